@@ -15,7 +15,7 @@ use crate::options::Uring;
 #[derive(Debug, Parser)]
 #[command(name = "plyfs", version, after_long_help = exit::table())]
 pub struct Arguments {
-    /// What to do.
+    /// Command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -32,28 +32,28 @@ pub enum Command {
     Umount(Umount),
     /// List the mounts, with their stacks, servers and request counts
     Status(Status),
-    /// Print what the mounts have done since they were made, and how long it took
+    /// Print request counts and latencies of the mounts since they were mounted
     Stats(Stats),
-    /// Show what the mounts do and how long it takes, again and again; q ends it
+    /// Show request rates and latencies of the mounts, updated continuously; q quits
     Top(Top),
-    /// Show or change how much a running mount logs
+    /// Show or change the log level of a running mount
     LogLevel(LogLevel),
-    /// Send a command to a layer or base of a running mount
+    /// Send a control command to a layer or base of a running mount
     Control(Control),
-    /// Run a command in a fork of a stack, show what it changed, and commit or discard that
+    /// Run a command in a fork of a stack, show its changes, and commit or discard them
     ///
-    /// The command sees and changes a fork that nobody else sees, in the place of the directory that the stack is on, in which it has to be started. What it changes elsewhere stays changed: --stack / forks everything. Afterwards the differences are shown, and on a terminal it is asked what to do with them. Ends as the command ends (128 and the number of a signal that ended it), or with 125 if something else failed, 126 if the command cannot be started, 127 if there is none.
+    /// The command runs in a private fork, mounted over the directory that the stack is based on; the current directory must be inside it. Changes outside the fork are real: to fork the whole tree, use --stack /. When the command has ended, its changes are listed, and on a terminal plyfs asks whether to commit, discard or keep them. The exit status is that of the command (128+N if signal N killed it), 125 if plyfs itself fails, 126 if the command cannot be executed, 127 if it is not found.
     Run(Run),
-    /// Build a stack without mounting it, and tell what it is made of and what follows for caching
+    /// Describe a stack without mounting it: its members, what they declare, and what the kernel may cache
     Explain(Explain),
-    /// List the layers that a stack can have, or show the options of one
+    /// List the available layers, or the options and control commands of one
     Layers(Layers),
-    /// Work in a stack without mounting it
+    /// Work in a stack interactively, without mounting it
     Shell(Shell),
-    /// Begin, check, explain, test and reload descriptions of file systems in the language FiST
+    /// Create, check, explain, test and reload file systems written in the FiST language
     #[command(subcommand)]
     Fist(Fist),
-    /// Give a command that a description of a mount declares
+    /// Send an ioctl that a FiST program in a mount declares
     Ioctl(Ioctl),
     /// Print the completion script for a shell
     Completions(Completions),
@@ -64,34 +64,34 @@ pub enum Command {
 /// `plyfs mount`
 #[derive(Args, Debug)]
 pub struct Mount {
-    /// The stack, as "/path | layer | layer(key=value)"; with --over only the layers, which may be ""; with -o remount it may be left out
+    /// Stack expression, such as "/path | layer | layer(key=value)"; only the layers (possibly "") with --over; optional with -o remount
     #[arg(value_name = "STACK")]
     pub stack: OsString,
-    /// The directory to mount on
+    /// Directory to mount on
     #[arg(value_name = "MOUNTPOINT", required_unless_present_any = ["over", "explain", "options"], value_hint = ValueHint::DirPath)]
     pub mount_point: Option<PathBuf>,
-    /// Mount over this directory itself: it is the base, and is reached only through the layers
+    /// Mount over this directory: it becomes the base, accessible only through the layers
     #[arg(long, value_name = "DIR", conflicts_with = "mount_point", value_hint = ValueHint::DirPath)]
     pub over: Option<PathBuf>,
-    /// Stay in the foreground; interrupting unmounts
+    /// Stay in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
+    /// Comma-separated mount options, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// Whether requests come through io_uring (Linux 6.14): where the kernel offers it, without this option
+    /// Whether to receive requests through io_uring (Linux 6.14); by default, if the kernel supports it
     #[arg(long, value_name = "WHEN")]
     pub uring: Option<Uring>,
-    /// Log every operation with its arguments and result, one line each
+    /// Log each operation with its arguments and result
     #[arg(long)]
     pub trace: bool,
-    /// Print what the stack is made of and what follows for caching before mounting it; without a mount point, only that
+    /// Describe the stack, as plyfs explain does, before mounting it; without a mount point, do not mount
     #[arg(long)]
     pub explain: bool,
-    /// How much to log: off, error, warn, info, debug, trace, or a list such as info,frontends=debug
+    /// Log level: off, error, warn, info, debug, trace, or a list such as info,frontends=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Log to this file instead of standard error (foreground) or syslog (background); in the background, what layers write to standard error goes there too
+    /// Log to this file instead of standard error (foreground) or syslog (background); in the background, it also receives what layers write to standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log_file: Option<PathBuf>,
 }
@@ -99,10 +99,10 @@ pub struct Mount {
 /// `plyfs umount`
 #[derive(Args, Debug)]
 pub struct Umount {
-    /// The mount point
+    /// Mount point
     #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
     pub mount_point: PathBuf,
-    /// Detach now, and clean up when the mount is no longer in use
+    /// Detach the mount now, and clean up when it is no longer in use
     #[arg(short, long)]
     pub lazy: bool,
 }
@@ -110,7 +110,7 @@ pub struct Umount {
 /// `plyfs status`
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Only this mount
+    /// Show only this mount
     #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
     pub mount_point: Option<PathBuf>,
     /// Print JSON
@@ -121,13 +121,13 @@ pub struct Status {
 /// `plyfs stats`
 #[derive(Args, Debug)]
 pub struct Stats {
-    /// Only this mount
+    /// Show only this mount
     #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
     pub mount_point: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "prometheus")]
     pub json: bool,
-    /// Print what Prometheus reads (OpenMetrics), with all times as histograms
+    /// Print OpenMetrics for Prometheus, with latencies as histograms
     #[arg(long)]
     pub prometheus: bool,
 }
@@ -135,13 +135,13 @@ pub struct Stats {
 /// `plyfs top`
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Only this mount, with its operations
+    /// Show only this mount, by operation
     #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
     pub mount_point: Option<PathBuf>,
-    /// How long to look each time
+    /// Interval between updates, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub interval: Duration,
-    /// End after so many times
+    /// Number of updates; by default, run until q is pressed
     #[arg(short = 'n', long, value_name = "TIMES")]
     pub times: Option<u64>,
 }
@@ -149,28 +149,28 @@ pub struct Top {
 /// A tenth of a second to a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "not a number of seconds from 0.1 to 86400".to_owned())
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "not a number of seconds between 0.1 and 86400".to_owned())
 }
 
 /// `plyfs log-level`
 #[derive(Args, Debug)]
 pub struct LogLevel {
-    /// The mount point
+    /// Mount point
     #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
     pub mount_point: PathBuf,
-    /// The new level: off, error, warn, info, debug, trace, or a list such as info,frontends=debug; without it, print the level
+    /// New level: off, error, warn, info, debug, trace, or a list such as info,frontends=debug; by default, print the current level
     pub level: Option<String>,
 }
 
 /// `plyfs control`
 #[derive(Args, Debug)]
 pub struct Control {
-    /// The mount point
+    /// Mount point
     #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
     pub mount_point: PathBuf,
-    /// The layer or base, as in the stack
+    /// Name of the layer or base, as in the stack
     pub layer: String,
-    /// Its command
+    /// Control command; plyfs layers LAYER lists those of a layer
     pub command: String,
     /// Arguments of the command
     #[arg(value_name = "KEY=VALUE")]
@@ -181,32 +181,31 @@ pub struct Control {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub struct Run {
-    /// The stack that is forked, / for everything; without it, the current directory
+    /// Stack to fork, or / for the whole tree; by default, the current directory
     #[arg(long, value_name = "STACK")]
     pub stack: Option<OsString>,
-    /// Where the command sees the fork; without it, in the place of the one directory that the stack is on
+    /// Mount point of the fork; by default, the directory that the stack is based on
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub at: Option<PathBuf>,
-    /// Keep the changes in this directory, which is made if it is missing; with changes that are kept there, go on with these, and without a command, only decide on them
+    /// Directory for the changes, created if missing; if it contains a kept fork, resume that, or, without a command, only commit or discard it
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub scratch: Option<PathBuf>,
-    /// Commit the changes without asking, if the command succeeds; otherwise keep them
+    /// Commit the changes without asking if the command succeeds, and keep them otherwise
     #[arg(long, conflicts_with_all = ["discard", "keep"])]
     pub commit: bool,
     /// Discard the changes without asking
     #[arg(long, conflicts_with = "keep")]
     pub discard: bool,
-    /// Keep the changes without asking, to decide later
+    /// Keep the changes without asking, to commit or discard them later
     #[arg(long)]
     pub keep: bool,
-    /// Commit also where others have changed the same meanwhile (what they changed there is lost), and remove
-    /// the fork even if the stack does not keep all of it
+    /// Overwrite conflicting changes by others, and remove the fork even if the stack cannot store all of it
     #[arg(long)]
     pub force: bool,
-    /// Print the differences as JSON, on standard output
+    /// Print the changes as JSON on standard output
     #[arg(long)]
     pub json: bool,
-    /// The command and its arguments
+    /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
@@ -214,7 +213,7 @@ pub struct Run {
 /// `plyfs explain`
 #[derive(Args, Debug)]
 pub struct Explain {
-    /// The stack
+    /// Stack expression
     #[arg(value_name = "STACK")]
     pub stack: OsString,
 }
@@ -222,7 +221,7 @@ pub struct Explain {
 /// `plyfs layers`
 #[derive(Args, Debug)]
 pub struct Layers {
-    /// Only this layer, with its options
+    /// Show the options and control commands of this layer
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 }
@@ -230,10 +229,10 @@ pub struct Layers {
 /// `plyfs shell`
 #[derive(Args, Debug)]
 pub struct Shell {
-    /// The stack
+    /// Stack expression
     #[arg(value_name = "STACK")]
     pub stack: OsString,
-    /// Run these commands, separated by ';' or line breaks, and end; "help" lists them. Without it, commands are read from standard input
+    /// Run these commands, separated by ';' or newlines, and exit; "help" lists them. By default, commands are read from standard input
     #[arg(short, value_name = "COMMANDS")]
     pub commands: Option<OsString>,
 }
@@ -241,85 +240,85 @@ pub struct Shell {
 /// `plyfs fist`
 #[derive(Debug, Subcommand)]
 pub enum Fist {
-    /// Tell what is wrong with descriptions
+    /// Check FiST programs
     ///
-    /// Errors and warnings go to standard error, each with its place and what to do. Ends with 1 if a description has errors or cannot be read; warnings alone are no failure.
+    /// Errors and warnings go to standard error, each with its location and a remedy. Exits with 1 if a program has errors or cannot be read; warnings alone are not a failure.
     Check {
-        /// The descriptions
+        /// FiST programs
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
-    /// Write descriptions anew in one layout
+    /// Format FiST programs
     ///
-    /// Only blanks and line breaks change, and comments stay where they stand. A description with errors of syntax is told and left as it is.
+    /// Only white space changes; comments stay in place. A program with syntax errors is reported and left unchanged.
     Fmt {
-        /// Write nothing: name the files whose layout is another, and end with 1 if there is one
+        /// Write nothing; list the files that are not formatted, and exit with 1 if there are any
         #[arg(long)]
         check: bool,
-        /// The descriptions; - is standard input, which is written to standard output
+        /// FiST programs; - reads standard input and writes standard output
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
-    /// Begin a description: write NAME.fist, with a rule and a comment on each section
+    /// Create NAME.fist from a template, with a rule and a comment in each section
     New {
-        /// Its name, with which the names of its filter functions begin: letters, digits and _
+        /// Name of the file system, and prefix of its filter functions: letters, digits and _
         name: String,
-        /// The directory to write it into; without it, the current one
+        /// Directory to create it in; by default, the current directory
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
-    /// Run transcripts of what descriptions do, on file systems in memory
+    /// Test FiST programs against transcripts, on in-memory file systems
     ///
-    /// NAME.fist.test is a transcript of NAME.fist: commands of plyfs shell behind "$ ", and below each what it prints. "1000$ " does it as that user, "below$ " on what lies below. A line "options KEY=VALUE" before the first command gives options to the layer.
+    /// NAME.fist.test is a transcript for NAME.fist: commands of plyfs shell after "$ ", each followed by its expected output. "1000$ " runs the command as that user, "below$ " on the lower file system. A line "options KEY=VALUE" before the first command sets options of the layer.
     Test {
-        /// The transcripts
+        /// Transcripts
         #[arg(value_name = "NAME.fist.test", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
-    /// Tell what fires at each operation, in its order
+    /// List the rules that fire at each operation, in order
     ///
-    /// With --ir it prints the intermediate form of the descriptions as one program: what is run, or made code for another place of. Each function has how deep it calls others, how much of the stack it takes on this machine, and what it may do besides computing.
+    /// With --ir, prints the intermediate representation of the programs, merged into one. Each function is annotated with its call depth, its stack usage on this machine, and its side effects.
     Explain {
-        /// Print the intermediate form instead; several descriptions, the lowest first as in a stack, are one program
+        /// Print the intermediate representation instead; several programs, lowest first as in a stack, are merged
         #[arg(long)]
         ir: bool,
-        /// The descriptions
+        /// FiST programs
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
-    /// Make one layer of descriptions that lie on each other, and tell what fires in it and what it gains
+    /// Collapse stacked FiST programs into one layer, and report the rules that fire in it and the gain
     ///
-    /// A stack does the same by itself with descriptions that lie directly on each other. Descriptions are one layer only where nothing else shows it; what stands in the way is told, and ends with 1.
+    /// A stack does this automatically for FiST programs that are directly on each other. Programs are collapsed only if the result behaves the same; otherwise the obstacle is reported, and the exit status is 1.
     Collapse {
-        /// The descriptions, the lowest first, as in a stack
+        /// FiST programs, lowest first, as in a stack
         #[arg(value_name = "FILE", required = true, num_args = 2.., value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
-    /// Have a running mount read its description again
+    /// Reload the FiST program of a running mount
     ///
-    /// Files stay open, and what the mount keeps stays where its layout is as it was. A description that is wrong, or that needs what was settled otherwise when it was mounted, is refused, and the old one goes on.
+    /// Files stay open, and the state of the mount is kept where its layout is unchanged. A program that has errors, or that is incompatible with decisions made at mount time, is refused, and the old one remains in use.
     Reload {
-        /// Where it is mounted
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// Of several descriptions in a stack, the file name of the one; without it, the only one
+        /// File name of the program, if the stack has several
         #[arg(value_name = "NAME.fist")]
         description: Option<String>,
     },
-    /// Serve an editor, over standard input and output, by the Language Server Protocol
+    /// Run the language server for editors (LSP over standard input and output)
     Lsp,
 }
 
 /// `plyfs ioctl`
 #[derive(Args, Debug)]
 pub struct Ioctl {
-    /// What it is given to: the mount point, or a file or directory in the mount
+    /// Mount point, or a file or directory in the mount
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub path: PathBuf,
-    /// The command, as the description declares it
+    /// Name of the ioctl, as declared in the FiST program
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Its data: numbers; text or @FILE for arrays of bytes; numbers with colons between them for other arrays. What is left out is zero
+    /// Argument fields: numbers; text or @FILE for byte arrays; colon-separated numbers for other arrays. Omitted fields are zero
     #[arg(value_name = "FIELD=VALUE")]
     pub fields: Vec<String>,
 }
@@ -327,14 +326,14 @@ pub struct Ioctl {
 /// `plyfs completions`
 #[derive(Args, Debug)]
 pub struct Completions {
-    /// The shell
+    /// Shell
     pub shell: clap_complete::Shell,
 }
 
 /// `plyfs man`
 #[derive(Args, Debug)]
 pub struct Man {
-    /// The directory, which is made if it is missing
+    /// Output directory, created if missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
 }
@@ -343,28 +342,28 @@ pub struct Man {
 #[derive(Debug, Parser)]
 #[command(name = "mount.plyfs", version)]
 pub struct Helper {
-    /// The stack
+    /// Stack expression
     #[arg(value_name = "STACK")]
     pub stack: OsString,
-    /// The directory to mount on
+    /// Directory to mount on
     #[arg(value_name = "MOUNTPOINT")]
     pub mount_point: PathBuf,
     /// Ignore unknown options
     #[arg(short)]
     pub sloppy: bool,
-    /// Do everything but the mount itself
+    /// Do everything except the mount system call
     #[arg(short)]
     pub fake: bool,
-    /// Do not write /etc/mtab; it never is
+    /// Do not write /etc/mtab (accepted and ignored)
     #[arg(short)]
     pub no_mtab: bool,
-    /// Say what is done
+    /// Be verbose
     #[arg(short)]
     pub verbose: bool,
-    /// Mount options, separated by commas
+    /// Comma-separated mount options
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// The type, plyfs or fuse.plyfs
+    /// File system type, plyfs or fuse.plyfs
     #[arg(short = 't', value_name = "TYPE")]
     pub kind: Option<String>,
 }

@@ -97,7 +97,7 @@ fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
 
 fn working_directory() -> Outcome<PathBuf> {
     std::env::current_dir().map_err(|error| {
-        Failure::new(Exit::Failure, format!("cannot find the current directory: {error}; change to one that exists"))
+        Failure::new(Exit::Failure, format!("cannot determine the current directory: {error}; change to another: cd /"))
     })
 }
 

@@ -61,15 +61,9 @@ impl ServedMount {
             return;
         }
         let seconds = LONGEST.as_secs();
-        tracing::info!(
-            files,
-            "what the kernel keeps of files that are open is written, for {seconds} s at the longest"
-        );
+        tracing::info!(files, "writing data that the kernel caches for open files, for at most {seconds} s");
         if !self.mount.write_back(LONGEST) {
-            tracing::error!(
-                files,
-                "not all that was written to files that are open has arrived below; the rest is lost"
-            );
+            tracing::error!(files, "not all cached data of open files could be written; the rest is lost");
         }
     }
 
@@ -238,9 +232,9 @@ fn failure(error: &MountError) -> Failure {
     };
     match (error, exit) {
         (MountError::Helper(_), Exit::Permission) => {
-            Failure::new(exit, format!("{error}; choose a mount point of yours, or run as root"))
+            Failure::new(exit, format!("{error}; choose a mount point that you own, or run as root"))
         }
-        (MountError::Helper(_), _) => Failure::new(exit, format!("{error}; correct that, or run as root")),
+        (MountError::Helper(_), _) => Failure::new(exit, format!("{error}; fix that, or run as root")),
         _ => Failure::new(exit, error),
     }
 }

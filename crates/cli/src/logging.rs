@@ -71,7 +71,7 @@ pub(crate) fn level() -> String {
 pub(crate) fn set_level(level: &str) -> Outcome {
     let filter = filter(level)?;
     let Some(current) = ACTIVE_LOG.get() else {
-        return Err(Failure::new(Exit::Failure, "this process does not log; restart the mount"));
+        return Err(Failure::new(Exit::Failure, "logging is not active in this process; unmount, and mount again"));
     };
     let mut shown = lock(&current.level);
     current.handle.reload(filter).map_err(|error| {
@@ -100,7 +100,7 @@ fn filter(level: &str) -> Outcome<EnvFilter> {
         let list = stack::suggest::list(words);
         Failure::new(
             Exit::Usage,
-            format!("'{level}' is no log level; there are {list}, and lists such as info,frontends=debug"),
+            format!("'{level}' is not a log level; use {list}, or a list such as info,frontends=debug"),
         )
     };
     if level.is_empty() || !level.split(',').all(is_valid) {
@@ -126,7 +126,7 @@ fn open(path: &Path) -> Outcome<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(|error| {
         Failure::new(
             Exit::Failure,
-            format!("cannot open the log file {}: {error}; name a file that can be written", path.display()),
+            format!("cannot open the log file {}: {error}; give a writable file", path.display()),
         )
     })
 }

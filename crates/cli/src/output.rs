@@ -21,7 +21,7 @@ pub fn print(text: &str) -> Outcome {
     let mut output = stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Failure, format!("cannot write the output: {error}; check where it goes")))
+            Err(Failure::new(Exit::Failure, format!("cannot write to standard output: {error}; check its destination")))
         }
         _ => Ok(()),
     }

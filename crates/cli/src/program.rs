@@ -112,7 +112,7 @@ fn one_line(message: &str) -> String {
         line.push_str(separator);
         line.push_str(part);
     }
-    line.push_str("; --help tells the usage");
+    line.push_str("; for the usage, add --help");
     line
 }
 
@@ -128,11 +128,11 @@ mod tests {
         };
         assert_eq!(
             message(&["plyfs", "mount", "mem:"]),
-            "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage"
+            "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help"
         );
         assert_eq!(
             message(&["plyfs", "statsu"]),
-            "unrecognized subcommand 'statsu'; some similar subcommands exist: 'status', 'stats'; --help tells the usage"
+            "unrecognized subcommand 'statsu'; some similar subcommands exist: 'status', 'stats'; for the usage, add --help"
         );
         let unknown = message(&["plyfs", "mount", "mem:", "/mnt", "--trase"]);
         assert!(unknown.starts_with("unexpected argument '--trase' found; "), "{unknown}");

@@ -94,8 +94,8 @@ pub(crate) fn all() -> Vec<RuntimeDirectory> {
 pub(crate) fn make() -> Outcome<RuntimeDirectory> {
     let path = default_path();
     let failed = |error: &io::Error| {
-        let remedy = "make it, or set XDG_RUNTIME_DIR to a directory of yours";
-        Failure::new(Exit::Failure, format!("cannot make {}: {error}; {remedy}", path.display()))
+        let remedy = "create it, or set XDG_RUNTIME_DIR to a directory that you own";
+        Failure::new(Exit::Failure, format!("cannot create {}: {error}; {remedy}", path.display()))
     };
     if let Err(error) = make_private(&path).as_ref().map_err(|error| (error.kind(), error))
         && error.0 != io::ErrorKind::AlreadyExists
@@ -106,7 +106,7 @@ pub(crate) fn make() -> Outcome<RuntimeDirectory> {
         return Ok(directory);
     }
     if path != tmp_path(geteuid()) {
-        let message = format!("{} is not a directory of yours that only you can use; remove it", path.display());
+        let message = format!("{} is not a directory that only you can access; remove it", path.display());
         return Err(Failure::new(Exit::Permission, message));
     }
     if let Some(directory) = user_directories("/tmp", "plyfs-", Some(geteuid()), &mount_table::fuse_mount_points())

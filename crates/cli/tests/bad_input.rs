@@ -99,10 +99,10 @@ fn a_mount_point_in_use() {
     fs::write(scratch.path("mount/hidden"), "").unwrap();
     let result = run(["mount", "mem:", mount]);
     assert_eq!(result.code, 0, "{result:?}");
-    assert_eq!(result.errors, format!("plyfs: warning: {mount} is not empty; the mount hides what is in it\n"));
+    assert_eq!(result.errors, format!("plyfs: warning: {mount} is not empty; the mount hides its contents\n"));
     let again = run(["mount", "mem:", mount]);
     assert_eq!(again.code, 7, "{again:?}");
-    assert!(again.errors.contains("is a mount of Plyfs already; "), "{again:?}");
+    assert!(again.errors.contains("is already a mount of Plyfs; "), "{again:?}");
     umount(mount);
     assert!(scratch.path("mount/hidden").exists());
 }
@@ -137,7 +137,10 @@ fn commands_on_what_is_no_mount() {
     {
         let result = finish(plyfs().args(words).output());
         assert_eq!(result.code, 11, "{words:?}: {result:?}");
-        assert_eq!(result.errors, format!("plyfs: there is no mount of Plyfs on {mount}; plyfs status lists them\n"));
+        assert_eq!(
+            result.errors,
+            format!("plyfs: there is no mount of Plyfs on {mount}; to list the mounts: plyfs status\n")
+        );
     }
     let other = run(["umount", "/proc"]);
     assert_eq!(other.code, 11, "{other:?}");

@@ -45,7 +45,7 @@ fn errors_are_told_with_their_places() {
         "error[F0103]: there is no operation `unlnik`",
         &format!("--> {wrong}:3:5"),
         "help: perhaps `unlink` is meant",
-        &format!("plyfs: {wrong} has 1 error; mend what is told above"),
+        &format!("plyfs: {wrong} has 1 error; fix the errors above"),
     ] {
         assert!(result.errors.contains(expected), "{expected}: {result:?}");
     }
@@ -235,5 +235,5 @@ fn editors_are_served_over_standard_input_and_output() {
     assert!(output.contains("textDocument/publishDiagnostics") && output.contains("F0103"), "{output}");
     let gone = run_with(&["lsp"], &message(messages[0]));
     assert_eq!((gone.code, gone.errors.lines().count()), (1, 1), "{gone:?}");
-    assert!(gone.errors.starts_with("plyfs: the language server has ended: "), "{gone:?}");
+    assert!(gone.errors.starts_with("plyfs: the language server failed: "), "{gone:?}");
 }

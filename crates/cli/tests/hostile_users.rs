@@ -349,7 +349,7 @@ fn a_server_that_never_answers_does_not_hold_up_a_remount() {
     let ended = finish(remount.wait_with_output());
     assert!(!is_waiting, "it waits for the server for ever");
     assert_eq!(ended.code, 13, "{ended:?}");
-    assert!(ended.errors.contains("does not answer; it stays as it is mounted"), "{ended:?}");
+    assert!(ended.errors.contains("does not answer; the mount options are unchanged"), "{ended:?}");
 }
 
 /// Root asks the servers of all users. A user's runtime directory that is a mount of the user's, which never answers, keeps no

@@ -321,8 +321,8 @@ fn a_remount_changes_flags_and_tells_why_not() {
     ["attr_timeout=6", "dirsync", "noallow_other", "locks=kernel", "nopassthrough"].into_iter().for_each(fixed);
     for (words, code, message) in [
         (&["-o", "remount,ro", "mem:", mount][..], 2, "is a mount of"),
-        (&["-o", "remount,ro", "--over", mount, ""], 2, "a remount changes mount options and nothing else; "),
-        (&["-f", "-o", "remount,ro", mount], 2, "a remount changes mount options and nothing else; "),
+        (&["-o", "remount,ro", "--over", mount, ""], 2, "a remount changes only mount options; "),
+        (&["-f", "-o", "remount,ro", mount], 2, "a remount changes only mount options; "),
         (&["-o", "remount,rw,noatme", mount], 2, "did you mean 'noatime'?"),
         (&["-o", "remount,ro", base], 11, "there is no mount of Plyfs on"),
         (&["-o", "remount,ro", "/none"], 11, "there is no mount of Plyfs on"),
@@ -463,8 +463,9 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
         lines[0].starts_with("ro,nosuid,nodev,noexec,noatime ") && lines[0].contains(" ro,sync,dirsync,user_id=65534"),
         "{done:?}"
     );
-    let only_root =
-        format!("plyfs: only root may change the options of {mount}; unmount it and mount it again with them");
+    let only_root = format!(
+        "plyfs: only root may change the options of {mount}; unmount it, and mount it again with the new options"
+    );
     assert_eq!(lines[1..3], [&only_root, "9"]);
     assert_eq!((lines.len(), lines[4]), (5, "refused"), "{done:?}");
 

@@ -90,7 +90,7 @@ impl Scene {
 
 /// What is said before a command starts in a fork of this directory.
 fn notice(fork: &Path) -> String {
-    format!("plyfs: only {} is forked: what the command changes elsewhere stays changed\n", fork.display())
+    format!("plyfs: only {} is forked: changes elsewhere are permanent\n", fork.display())
 }
 
 /// Prints a tree, with all that users see of it but access times.
@@ -157,7 +157,10 @@ fn changes_are_committed_discarded_or_kept() {
     assert!(!scene.kept().exists());
     let kept = scene.shell("", script);
     let path = scene.kept().display().to_string();
-    assert!(kept.errors.ends_with(&format!("the changes are kept; to decide on them: plyfs run --scratch {path}\n")));
+    assert!(
+        kept.errors
+            .ends_with(&format!("the changes are kept; to commit or discard them: plyfs run --scratch {path}\n"))
+    );
     same(&before, &scene.tree(), "kept");
     let shown = scene.decide("--keep --json");
     assert!(shown.output.contains(r#"{"change":"deleted","kind":"regular","path":"gone"}"#), "{shown:?}");
@@ -224,15 +227,15 @@ fn wrong_calls_tell_what_is_wrong_and_leave_nothing() {
     for (words, expected) in [
         (vec![], "there is no command to run"),
         (vec!["--scratch", &kept], "there is no fork in"),
-        (vec!["--scratch", &base, "--", "true"], "is not empty, and has no fork"),
+        (vec!["--scratch", &base, "--", "true"], "is not empty and contains no fork"),
         (vec!["--scratch", &within, "--", "true"], "lies within"),
         (vec!["--stack", "/no/such", "--", "true"], "there is no directory `/no/such`"),
-        (vec!["--stack", "mem:", "--", "true"], "tell where with --at DIR"),
+        (vec!["--stack", "mem:", "--", "true"], "give the mount point of the fork with --at DIR"),
         (vec!["--stack", "mem:", "--at", "/no/such", "--", "true"], "cannot use /no/such"),
         (
             vec!["--stack", &other, "--discard", "--", "true"],
             &format!(
-                "plyfs: the current directory {base} is not in the fork of {other}, and would be changed for good; \
+                "plyfs: the current directory {base} is not in the fork of {other}, so changes in it would be permanent; \
                  change to {other}, or fork everything with --stack /\n"
             ),
         ),
@@ -314,7 +317,7 @@ fn what_others_may_have_changed_is_not_committed() {
     refused(&begin, "belongs to another user", "an empty directory of another user");
     owner(&kept, 0);
     permit(&kept, 0o777);
-    refused(&begin, "other users can get at", "an empty directory that others may write in");
+    refused(&begin, "other users have access to", "an empty directory that others may write in");
     assert_eq!((mode(&kept), fs::read_dir(&kept).unwrap().count()), (0o777, 0), "it stays as it was");
     permit(&kept, 0o755);
     // Once it is kept.
@@ -324,7 +327,7 @@ fn what_others_may_have_changed_is_not_committed() {
     refused(&["--commit"], "fork.json", "a description that others may write");
     permit(&description, 0o600);
     permit(&kept, 0o755);
-    refused(&["--commit"], "other users can get at", "a directory that others may search");
+    refused(&["--commit"], "other users have access to", "a directory that others may search");
     permit(&kept, 0o700);
     owner(&kept, 61_234);
     refused(&["--commit"], "belongs to another user", "a directory that has become another user's");
@@ -500,7 +503,7 @@ fn a_fork_that_processes_can_go_on_changing_is_kept() {
         let pid: i32 = fs::read_to_string(scene.kept().join("changes/pid")).unwrap().trim().parse().unwrap();
         let process = rustix::process::Pid::from_raw(pid).unwrap();
         let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-        assert!(left.errors.contains("processes that the command has left behind use the fork"), "{hold}: {left:?}");
+        assert!(left.errors.contains("processes started by the command still use the fork"), "{hold}: {left:?}");
         assert_eq!((left.code, seen.as_str()), (0, "f"), "{hold}: {left:?}");
         assert_eq!((scene.decide("--commit").code, scene.read("f").as_str()), (0, "now\n"), "{hold}");
     }
@@ -568,12 +571,12 @@ fn what_the_stack_does_not_keep_is_named_and_stays_in_the_fork() {
             0
         );
         let committed = scene.decide(&format!("--commit{force}"));
-        let named = "/d/f is committed without what the stack does not keep: attributes\n";
+        let named = "/d/f was committed without metadata that the stack cannot store: attributes\n";
         assert!(committed.errors.contains(named), "{committed:?}");
         assert_eq!((scene.read("d/f").as_str(), scene.read("g").as_str()), ("text\n", "\n"));
         assert_eq!((committed.code, scene.kept().exists()), if force.is_empty() { (125, true) } else { (0, false) });
         if force.is_empty() {
-            assert!(committed.errors.contains("the fork, which has that, is kept"), "{committed:?}");
+            assert!(committed.errors.contains("the fork, which has it, is kept"), "{committed:?}");
             assert_eq!(scene.decide("--discard").code, 0);
             assert_eq!((scene.read("d/f").as_str(), scene.kept().exists()), ("text\n", false));
         }
@@ -601,7 +604,7 @@ fn directories_on_their_way_are_not_discarded() {
     for words in [&["--discard"][..], &["--", "true"]] {
         let refused = run(words);
         assert_eq!(refused.code, 125, "{refused:?}");
-        assert!(refused.errors.contains("finish it first: plyfs run --scratch"), "{refused:?}");
+        assert!(refused.errors.contains("to complete it: plyfs run --scratch"), "{refused:?}");
     }
     let is_done = (0..5).any(|_| run(&["--commit"]).code == 0);
     assert!(is_done && !scene.kept().exists());
@@ -847,7 +850,7 @@ fn users_have_forks_of_their_own() {
     );
     let as_user = |script: &str| finish(Command::new("unshare").args(["--mount", "sh", "-c", script]).output());
     let ended = as_user(&script);
-    if ended.errors.contains("lets users make no name spaces") {
+    if ended.errors.contains("does not let users create user namespaces") {
         eprintln!("skipped: {}", ended.errors);
         return;
     }
@@ -864,7 +867,7 @@ fn users_have_forks_of_their_own() {
         path("plyfs"),
         path("base")
     ));
-    let message = format!("and would be changed for good; change to {}\n", path("base"));
+    let message = format!("so changes in it would be permanent; change to {}\n", path("base"));
     assert!(outside.code == 125 && outside.errors.ends_with(&message), "{outside:?}");
     let others = as_user(&format!(
         "cd /usr && setpriv --reuid 1234 --regid 1234 --clear-groups {} run --scratch {} --discard -- true",
@@ -910,7 +913,7 @@ fn files_whose_lists_name_others_can_be_changed_in_a_users_fork() {
     // What is only read, in a directory that changes, keeps its list; so does what comes to be there.
     let ended =
         run("--commit", "-- sh -c 'cat f; getfacl -pcn f | grep -c user:; echo new > d/new; rm d/old; chmod 700 d'");
-    if ended.errors.contains("lets users make no name spaces") {
+    if ended.errors.contains("does not let users create user namespaces") {
         eprintln!("skipped: {}", ended.errors);
         return;
     }

@@ -193,7 +193,7 @@ fn the_branches_of_a_union_are_checked_and_repaired() {
     for words in [["union", "check", &stack, "--"], ["union", "check", &upper, &lower]] {
         let found = run(words);
         assert_eq!((found.code, found.output), (1, line("--repair would remove the whiteout")));
-        assert_eq!(found.errors, "plyfs: 1 finding; to repair, add --repair\n");
+        assert_eq!(found.errors, "plyfs: 1 finding; to repair it, add --repair\n");
     }
     assert_eq!(run(["union", "check", "--repair", &stack]).succeeded(), line("repaired"));
     assert_eq!(run(["union", "check", &stack]).succeeded(), "");

@@ -62,7 +62,7 @@ fn man(arguments: &Man) -> Outcome {
         })
     });
     written.map_err(|error: io::Error| {
-        let remedy = "name a directory that can be written";
+        let remedy = "give a writable directory";
         Failure::new(Exit::Failure, format!("cannot write man pages into {}: {error}; {remedy}", directory.display()))
     })
 }
@@ -101,6 +101,6 @@ fn layer_page(kind: &Kind) -> Roff {
 /// Serves the editor over standard input and output.
 fn lsp() -> Outcome {
     fist_server::serve().map_err(|error| {
-        Failure::new(Exit::Failure, format!("the language server has ended: {error}; editors start it again"))
+        Failure::new(Exit::Failure, format!("the language server failed: {error}; restart it in the editor"))
     })
 }

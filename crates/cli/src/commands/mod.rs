@@ -82,14 +82,17 @@ fn not_running(mount_point: &Path) -> Failure {
             let user = entry.user.unwrap_or_default();
             Failure::new(
                 Exit::Permission,
-                format!("the mount on {name} belongs to user {user}; become that user, or root"),
+                format!("the mount on {name} belongs to user {user}; run as that user, or as root"),
             )
         }
         Some(_) => Failure::new(
             Exit::NoAnswer,
-            format!("the server of {name} does not answer; unmount with plyfs umount {name}"),
+            format!("the server of {name} does not answer; to unmount: plyfs umount {name}"),
         ),
-        None => Failure::new(Exit::NoMount, format!("there is no mount of Plyfs on {name}; plyfs status lists them")),
+        None => Failure::new(
+            Exit::NoMount,
+            format!("there is no mount of Plyfs on {name}; to list the mounts: plyfs status"),
+        ),
     }
 }
 

@@ -62,8 +62,8 @@ fn find_in_path(path: &OsStr) -> Option<PathBuf> {
 
 fn missing() -> Failure {
     let message = format!(
-        "{NAME} is missing, which this command needs: it is neither beside plyfs nor in the PATH; \
-         install it from where plyfs was built: install target/release/{NAME} /usr/local/bin/"
+        "this command needs {NAME}, which is neither in the directory of plyfs nor in PATH; \
+         to install it from the build directory: install target/release/{NAME} /usr/local/bin/"
     );
     Failure::new(Exit::Failure, message)
 }

@@ -51,8 +51,8 @@ fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
         return Ok(());
     }
     super::notify(&format_args!(
-        "{} is unmounted; waiting for its server (process {}), which is still closing files of the stack, or serves the \
-         mount in another mount namespace",
+        "{} is unmounted; waiting for its server (process {}), which is closing the files below the stack or serving the mount \
+         in another mount namespace",
         mount_point.display(),
         process.as_raw_nonzero()
     ));
@@ -77,7 +77,7 @@ fn refused(mount_point: &Path, error: &io::Error) -> Failure {
         ),
         Some(libc::EPERM) => Failure::new(
             Exit::Permission,
-            format!("not permitted to unmount {name}; become the user who mounted it, or root"),
+            format!("not permitted to unmount {name}; run as the user who mounted it, or as root"),
         ),
         _ if error.kind() == io::ErrorKind::NotFound && !is_root() => {
             Failure::new(Exit::NoFuse, "fusermount3 is missing; install the package fuse3, or run as root")

@@ -184,7 +184,7 @@ impl Mount {
 
     /// Requests the statistics.
     pub(crate) fn statistics(&self) -> Outcome<StatisticsReport> {
-        let remedy = "its server may be of an older version: mount it again";
+        let remedy = "if its server is of an older version, unmount, and mount again";
         let older = |failure: Failure| match failure.exit {
             Exit::Failure => Failure::new(failure.exit, format!("{failure}; {remedy}")),
             _ => failure,
@@ -206,12 +206,12 @@ impl Mount {
     }
 
     fn unexpected_response(&self) -> Failure {
-        no_response(&self.report.mount_point, "it answers another question")
+        no_response(&self.report.mount_point, "unexpected type of answer")
     }
 }
 
 fn no_response(mount_point: &str, error: impl std::fmt::Display) -> Failure {
-    let remedy = "unmount it with plyfs umount";
+    let remedy = format!("to unmount: plyfs umount {mount_point}");
     Failure::new(Exit::NoAnswer, format!("the server of {mount_point} does not answer: {error}; {remedy}"))
 }
 

@@ -75,8 +75,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn failure(path: &Path, error: &io::Error) -> Failure {
-    let remedy = "check that its directory can be written";
-    Failure::new(Exit::Failure, format!("cannot make the control socket {}: {error}; {remedy}", path.display()))
+    let remedy = "check the permissions of its directory";
+    Failure::new(Exit::Failure, format!("cannot create the control socket {}: {error}; {remedy}", path.display()))
 }
 
 /// State shared by the threads of a control socket.
@@ -136,8 +136,10 @@ const CONNECTION_IDLE_TIMEOUT: Duration = Duration::from_secs(4 * RESPONSE_TIMEO
 /// Answers the requests of one connection until it ends.
 pub(crate) fn serve_connection(stream: &UnixStream, handler: &dyn RequestHandler) {
     if !is_allowed(stream) {
-        let _ =
-            send(stream, &Response::Error("only root and the user who mounted may do this; become one of them".into()));
+        let _ = send(
+            stream,
+            &Response::Error("permission denied; run the command as root or as the user who mounted".into()),
+        );
         return;
     }
     if stream.set_write_timeout(Some(RESPONSE_TIMEOUT)).is_err() {

@@ -267,7 +267,7 @@ fn unknown(key: &str) -> Failure {
     let remedy = match (key, suggest::nearest(key, names())) {
         ("bind" | "rbind" | "move" | "loop", _) => "leave it to mount(8), without -t plyfs".to_owned(),
         ("uid" | "gid" | "umask" | "fmask" | "dmask" | "mode", _) => {
-            "other owners and permissions are shown by the layer map".to_owned()
+            "plyfs layers lists the layers, with those that show other owners and permissions".to_owned()
         }
         (_, Some(meant)) => format!("did you mean '{meant}'?"),
         (_, None) => format!("there are the common ones of mount(8), and {}", suggest::list(PLYFS_OPTIONS)),

@@ -18,7 +18,7 @@ pub use layer::Audit;
 /// Registration of this layer.
 pub const KIND: Kind = Kind::over(
     options::NAME,
-    "reports denied and failed accesses, or what its rules say, as lines of JSON",
+    "reports denied and failed operations, or those that rules select, as lines of JSON",
     options::OPTIONS,
     |pairs, lower| {
         let audit = create(pairs)?;

@@ -22,33 +22,41 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "to",
         value: "FILE|stderr|syslog",
-        summary: "where lines go (default syslog, where there is none stderr)",
+        summary: "destination of the lines (default syslog, or stderr if there is none)",
     },
-    OptionSpecification { key: "rules", value: "FILE", summary: "what is reported, a rule a line" },
     OptionSpecification {
-        key: "operations",
-        value: "NAME[:NAME]",
-        summary: "report these operations (`all`: every one)",
+        key: "rules",
+        value: "FILE",
+        summary: "file of rules that select what is reported, one per line",
     },
-    OptionSpecification { key: "path", value: "GLOB[:GLOB]", summary: "report what these paths match" },
-    OptionSpecification { key: "uid", value: "USER[:USER]", summary: "report these users: numbers, ranges, names" },
-    OptionSpecification { key: "except-uid", value: "USER[:USER]", summary: "but not these, nor `owner`" },
+    OptionSpecification { key: "operations", value: "NAME[:NAME]", summary: "report these operations, or `all`" },
+    OptionSpecification { key: "path", value: "GLOB[:GLOB]", summary: "report operations on matching paths" },
+    OptionSpecification {
+        key: "uid",
+        value: "USER[:USER]",
+        summary: "report operations of these users: numbers, ranges, names",
+    },
+    OptionSpecification {
+        key: "except-uid",
+        value: "USER[:USER]",
+        summary: "except these users, or `owner`, the owner of the object",
+    },
     OptionSpecification {
         key: "result",
         value: "denied|failed|error|ok|all|ERRNO[:…]",
-        summary: "report these results (default all)",
+        summary: "report operations with these results (default all)",
     },
     OptionSpecification {
         key: "refuse-setuid",
         value: "yes|no",
-        summary: "refuse set-id bits on files to all but root",
+        summary: "refuse set-user-id and set-group-id bits on files, except to root",
     },
-    OptionSpecification { key: "protect", value: "GLOB[:GLOB]", summary: "refuse changes of these files to everybody" },
     OptionSpecification {
-        key: "queue",
-        value: "COUNT",
-        summary: "how many events may wait to be written (default 8192)",
+        key: "protect",
+        value: "GLOB[:GLOB]",
+        summary: "refuse changes of matching files, also to root",
     },
+    OptionSpecification { key: "queue", value: "COUNT", summary: "maximum number of queued events (default 8192)" },
 ];
 
 const DEFAULT_QUEUE_CAPACITY: usize = 8192;

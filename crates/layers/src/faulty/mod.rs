@@ -12,7 +12,7 @@ pub use layer::Faulty;
 /// Registration of this layer.
 pub const KIND: Kind = Kind::over(
     options::NAME,
-    "fails, shortens, delays or stops operations, to test the layers above it",
+    "fails, shortens, delays or blocks operations, to test the layers above it",
     options::OPTIONS,
     |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
 )

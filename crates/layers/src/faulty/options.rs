@@ -9,39 +9,35 @@ use crate::rules::{self, RuleSource};
 pub(crate) const NAME: &str = "faulty";
 
 pub(crate) const OPTIONS: &[OptionSpecification] = &[
-    OptionSpecification { key: "rules", value: "FILE", summary: "what is disturbed and how, a rule a line" },
-    OptionSpecification { key: "seed", value: "NUMBER", summary: "chooses the operations of `chance` (default 0)" },
-    OptionSpecification {
-        key: "operations",
-        value: "NAME[:NAME]",
-        summary: "disturb these operations (default `all`)",
-    },
-    OptionSpecification {
-        key: "offset",
-        value: "FIRST[-LAST]",
-        summary: "only those that touch these bytes of a file",
-    },
+    OptionSpecification { key: "rules", value: "FILE", summary: "file of rules, one per line" },
+    OptionSpecification { key: "seed", value: "NUMBER", summary: "seed of the random choice by `chance` (default 0)" },
+    OptionSpecification { key: "operations", value: "NAME[:NAME]", summary: "operations to disturb (default `all`)" },
+    OptionSpecification { key: "offset", value: "FIRST[-LAST]", summary: "only operations on these bytes of a file" },
     OptionSpecification {
         key: "from",
         value: "COUNT",
-        summary: "from this one of the matching operations (default 1)",
+        summary: "number of the first matching operation to disturb (default 1)",
     },
-    OptionSpecification { key: "every", value: "COUNT", summary: "each so-manieth of them (default 1)" },
-    OptionSpecification { key: "times", value: "COUNT", summary: "at most this many (default any number)" },
-    OptionSpecification { key: "chance", value: "PERCENT", summary: "with this probability (default 100)" },
-    OptionSpecification { key: "delay", value: "MILLISECONDS", summary: "they wait first" },
-    OptionSpecification { key: "error", value: "ERRNO", summary: "they fail, and nothing is done" },
-    OptionSpecification { key: "late-error", value: "ERRNO", summary: "they are done, and fail" },
-    OptionSpecification { key: "short", value: "BYTES", summary: "they read, write or copy at most this much" },
+    OptionSpecification { key: "every", value: "COUNT", summary: "disturb only every COUNTth of them (default 1)" },
+    OptionSpecification {
+        key: "times",
+        value: "COUNT",
+        summary: "maximum number of disturbed operations (default unlimited)",
+    },
+    OptionSpecification { key: "chance", value: "PERCENT", summary: "probability of a fault (default 100)" },
+    OptionSpecification { key: "delay", value: "MILLISECONDS", summary: "delay the operation first" },
+    OptionSpecification { key: "error", value: "ERRNO", summary: "fail without performing the operation" },
+    OptionSpecification { key: "late-error", value: "ERRNO", summary: "perform the operation, then fail" },
+    OptionSpecification { key: "short", value: "BYTES", summary: "read, write or copy at most this many bytes" },
     OptionSpecification {
         key: "room",
         value: "BYTES",
-        summary: "there is this much new space for all of them: what needs more is short, then ENOSPC",
+        summary: "simulated free space, shared by all operations: beyond it they are short, then fail with ENOSPC",
     },
     OptionSpecification {
         key: "stop",
         value: "yes|no",
-        summary: "they wait until the rules are changed or switched off",
+        summary: "block the operation until the rules are changed or switched off",
     },
 ];
 

@@ -9,7 +9,7 @@ pub use layer::LongNames;
 /// Registration of this layer.
 pub const KIND: Kind = Kind::over(
     options::NAME,
-    "keeps names longer below by a suffix: an example of a name layer",
+    "stores names with a suffix: an example of a name layer",
     options::OPTIONS,
     |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
 );

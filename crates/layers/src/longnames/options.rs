@@ -7,7 +7,7 @@ use crate::options::{OptionError, OptionSpecification, Options};
 pub(crate) const NAME: &str = "longnames";
 
 pub(crate) const OPTIONS: &[OptionSpecification] =
-    &[OptionSpecification { key: "suffix", value: "TEXT", summary: "what every name ends in below (default `.long`)" }];
+    &[OptionSpecification { key: "suffix", value: "TEXT", summary: "suffix of the lower names (default `.long`)" }];
 
 /// Returns the suffix of every lower name.
 pub(crate) fn suffix(pairs: &[(String, String)]) -> Result<String, OptionError> {

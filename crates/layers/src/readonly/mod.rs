@@ -7,7 +7,7 @@ use crate::{Kind, OptionError};
 pub use layer::ReadOnly;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind::over(options::NAME, "refuses every change", options::OPTIONS, |pairs, lower| {
+pub const KIND: Kind = Kind::over(options::NAME, "refuses all changes", options::OPTIONS, |pairs, lower| {
     Ok(vnode::layer::stack(create(pairs)?, lower))
 });
 

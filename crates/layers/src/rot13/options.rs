@@ -7,7 +7,7 @@ pub(crate) const NAME: &str = "rot13";
 pub(crate) const OPTIONS: &[OptionSpecification] = &[OptionSpecification {
     key: "block-size",
     value: "BYTES",
-    summary: "how much is encoded at a time (default 4096)",
+    summary: "number of bytes encoded at a time (default 4096)",
 }];
 
 pub(crate) const BLOCK_SIZE: usize = 4096;

@@ -56,7 +56,7 @@ pub use options::create;
 pub const KIND: Kind = {
     let kind = Kind::joining(
         settings::NAME,
-        "merges branches into one tree; changes go to those that may be written",
+        "merges branches into one tree; changes go to the writable ones",
         options::OPTIONS,
         create,
     )

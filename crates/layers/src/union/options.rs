@@ -16,49 +16,49 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "delete",
         value: "whiteout|all",
-        summary: "what is deleted is hidden, or removed from all branches (default whiteout)",
+        summary: "hide deleted objects, or delete them from all branches (default whiteout)",
     },
     OptionSpecification {
         key: "whiteouts",
         value: "names|overlay",
-        summary: "how whiteouts are written: `.wh.` files, or as overlayfs does (default names)",
+        summary: "format of whiteouts: `.wh.` files, or that of overlayfs (default names)",
     },
     OptionSpecification {
         key: "copyup",
         value: "owner|const|current",
-        summary: "whose copies are: the original's owner's, always one's, the caller's (default owner)",
+        summary: "owner of copied-up files: that of the original, a fixed one, or the caller (default owner)",
     },
-    OptionSpecification { key: "copyup-owner", value: "UID:GID", summary: "the owner and group of copyup=const" },
-    OptionSpecification { key: "copyup-mode", value: "MODE", summary: "the permission bits of copyup=const, in octal" },
+    OptionSpecification { key: "copyup-owner", value: "UID:GID", summary: "owner and group for copyup=const" },
+    OptionSpecification { key: "copyup-mode", value: "MODE", summary: "permission bits for copyup=const, in octal" },
     OptionSpecification {
         key: "metacopy",
         value: "on|off",
-        summary: "copy only attributes until the data of a file are changed (default off)",
+        summary: "copy up files without their data until it is changed (default off)",
     },
     OptionSpecification {
         key: "create",
         value: "first|most-free|least-used|random|round-robin|existing-path",
-        summary: "which writable branch new objects go to (default first)",
+        summary: "writable branch for new objects (default first)",
     },
     OptionSpecification {
         key: "minimum-free",
         value: "SIZE",
-        summary: "pass over branches with less free space, unless all have less (default 0)",
+        summary: "skip branches with less free space, unless all have less (default 0)",
     },
     OptionSpecification {
         key: "when-full",
         value: "fail|move",
-        summary: "whether what meets a full branch fails, or goes to another with its file (default fail)",
+        summary: "on a full branch, fail, or move the file to another (default fail)",
     },
     OptionSpecification {
         key: "missing",
         value: "fail|skip",
-        summary: "whether a branch that is not there is an error, or left out (default fail)",
+        summary: "fail if a branch is missing, or leave it out (default fail)",
     },
     OptionSpecification {
         key: "views",
         value: "RULE=BRANCH[;...]",
-        summary: "whom a branch of their own is for, by uid:N, session:N, pid:N or executable:PATH",
+        summary: "private branches for processes that match uid:N, session:N, pid:N or executable:PATH",
     },
 ];
 

@@ -36,7 +36,7 @@ pub(crate) fn check_collapsible(files: &[PathBuf]) -> Outcome {
         for upper in &files[index + 1..] {
             if let Some(barrier) = stack::merge_barrier(upper, lower).map_err(build_failure)? {
                 let (upper, lower) = (upper.display(), lower.display());
-                let message = format!("{upper} and {lower} below it are no one layer: {barrier}; stacked they work");
+                let message = format!("cannot collapse {upper} and {lower} below it: {barrier}; stacked, they work");
                 return Err(Failure::new(Exit::Failure, message));
             }
         }
@@ -155,6 +155,6 @@ fn build_failure(error: stack::BuildError) -> Failure {
 }
 
 fn timing_failure(kind: OperationKind, error: vnode::Errno) -> Failure {
-    let message = format!("{} is not timed: {error}; the descriptions refuse it until they are set up", kind.name());
+    let message = format!("{} is not timed: {error}; the programs refuse it before they are configured", kind.name());
     Failure::new(Exit::Failure, message)
 }

@@ -44,7 +44,7 @@ fn check_formatted(name: &Path, is_same: bool) -> Outcome {
 /// Writes into the existing file, so that its owner, mode and links are kept.
 fn write(file: &Path, before: &str, formatted: &str) -> Outcome {
     let failed = |error: io::Error| {
-        let remedy = "name a file that can be written";
+        let remedy = "give a writable file";
         Failure::new(Exit::Failure, format!("cannot write {}: {error}; {remedy}", file.display()))
     };
     let mut target = File::options().write(true).open(file).map_err(failed)?;

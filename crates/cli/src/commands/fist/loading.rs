@@ -39,7 +39,7 @@ pub(crate) fn load_checked(file: &Path) -> Outcome<CheckedProgram> {
     print_diagnostics(&file, &text, &diagnostics);
     match ir.zip(program) {
         Some((ir, program)) => Ok(CheckedProgram { ir, program, text }),
-        None => Err(diagnostics_failure(&file, &diagnostics, "mend what is told above")),
+        None => Err(diagnostics_failure(&file, &diagnostics, "fix the errors above")),
     }
 }
 

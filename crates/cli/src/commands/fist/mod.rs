@@ -57,9 +57,9 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
     kinds.retain(|kind| description.is_none_or(|wanted| wanted == kind));
     let [kind] = &kinds[..] else {
         let message = match (kinds.len(), description) {
-            (0, None) => "the mount has no description".to_owned(),
-            (0, Some(wanted)) => format!("the mount has no description {wanted}; see plyfs status"),
-            _ => format!("the mount has several descriptions; name one of {}", kinds.join(", ")),
+            (0, None) => "the mount has no FiST program; to list its stack: plyfs status".to_owned(),
+            (0, Some(wanted)) => format!("the mount has no FiST program {wanted}; to list its stack: plyfs status"),
+            _ => format!("the mount has several FiST programs; give one of {}", kinds.join(", ")),
         };
         return Err(Failure::new(Exit::Usage, message));
     };

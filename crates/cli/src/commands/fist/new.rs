@@ -10,15 +10,15 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Writes the program, unless the file exists.
 pub(crate) fn run(name: &str, directory: Option<&Path>) -> Outcome {
     if !is_name(name) {
-        let remedy = "give a name of letters, digits and _ that begins with no digit, without .fist";
-        return Err(Failure::new(Exit::Usage, format!("'{name}' cannot be the name of a description; {remedy}")));
+        let remedy = "use letters, digits and _, no digit first, and omit .fist";
+        return Err(Failure::new(Exit::Usage, format!("'{name}' is not a valid name of a FiST program; {remedy}")));
     }
     let file = directory.unwrap_or(Path::new("")).join(format!("{name}.fist"));
     let written = File::create_new(&file).and_then(|mut file| file.write_all(text(name).as_bytes()));
     written.map_err(|error| {
         let remedy = match error.kind() {
             ErrorKind::AlreadyExists => "give another name",
-            _ => "name a directory that can be written",
+            _ => "give a writable directory",
         };
         Failure::new(Exit::Failure, format!("cannot write {}: {error}; {remedy}", file.display()))
     })?;

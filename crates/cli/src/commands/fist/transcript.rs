@@ -47,8 +47,9 @@ pub(crate) fn run(file: &Path) -> Outcome {
     let fail = |message: String| Failure::new(Exit::Failure, message);
     let shown = file.display();
     let text = fist::load::text(file).map_err(|failure| fail(failure.to_string()))?;
-    let description = description_of(file)
-        .ok_or_else(|| fail(format!("{shown} is no transcript; name a file that ends in .fist{TRANSCRIPT_SUFFIX}")))?;
+    let description = description_of(file).ok_or_else(|| {
+        fail(format!("{shown} is not a transcript; give a file whose name ends in .fist{TRANSCRIPT_SUFFIX}"))
+    })?;
     let transcript = read(&text).map_err(|(line, what)| fail(format!("{shown}:{line}: {what}")))?;
     let (described, below) = build(&description, &transcript.options)?;
     let mut mismatches = Vec::new();
@@ -64,11 +65,11 @@ pub(crate) fn run(file: &Path) -> Outcome {
         }
     }
     if mismatches.is_empty() {
-        return print(&format!("{shown}: {} commands did what they should\n", transcript.steps.len()));
+        return print(&format!("{shown}: {} commands passed\n", transcript.steps.len()));
     }
     // Standard error may be closed; the exit code still reports the failure.
     let _ = writeln!(stderr(), "{}", mismatches.join("\n"));
-    let what = "did not do what they should; mend them or what is expected";
+    let what = "failed; fix the program or the expected output";
     Err(fail(format!("{shown}: {} of {} commands {what}", mismatches.len(), transcript.steps.len())))
 }
 
@@ -104,14 +105,15 @@ fn read(text: &str) -> Result<Transcript, (usize, String)> {
             step.expected.push(text.to_owned());
         } else if let Some(options) = text.strip_prefix("options ") {
             for option in options.split_whitespace() {
-                let (key, value) =
-                    option.split_once('=').ok_or((line, format!("`{option}` is no option KEY=VALUE")))?;
+                let (key, value) = option
+                    .split_once('=')
+                    .ok_or((line, format!("`{option}` is not an option of the form KEY=VALUE")))?;
                 transcript.options.push((key.to_owned(), value.to_owned()));
             }
         } else if !text.trim().is_empty() {
             return Err((
                 line,
-                "before the first command stand options and comments; commands begin with `$ `".to_owned(),
+                "only options and comments may precede the first command; commands begin with `$ `".to_owned(),
             ));
         }
     }
@@ -145,7 +147,7 @@ fn command(text: &str) -> Result<Option<(TranscriptActor, String)>, String> {
         },
     };
     if command.trim().is_empty() {
-        return Err("a command stands behind `$ `".to_owned());
+        return Err("`$ ` must be followed by a command".to_owned());
     }
     Ok(Some((actor, command.to_owned())))
 }

@@ -19,7 +19,7 @@ pub(crate) fn write(field: &IoctlField, value: &str, data: &mut [u8]) -> Result<
             None => value.as_bytes().to_vec(),
         };
         if bytes.len() > length {
-            return Err(format!("at most {length} bytes, or @FILE with so many"));
+            return Err(format!("at most {length} bytes, or @FILE of at most that size"));
         }
         data[field.offset..field.offset + bytes.len()].copy_from_slice(&bytes);
         return Ok(());

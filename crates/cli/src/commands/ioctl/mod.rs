@@ -18,13 +18,13 @@ pub(crate) fn run(arguments: &Ioctl) -> Outcome {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     let path = std::fs::canonicalize(&arguments.path).map_err(|error| {
         let path = arguments.path.display();
-        Failure::new(Exit::Failure, format!("cannot find {path}: {error}; name a file or directory in a mount"))
+        Failure::new(Exit::Failure, format!("cannot find {path}: {error}; give a file or directory in a mount"))
     })?;
     let commands = declared_commands(&path)?;
     let Some(command) = commands.iter().find(|command| command.name == arguments.name) else {
         let names: Vec<_> = commands.iter().map(|command| command.name.as_str()).collect();
         let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        return Err(usage(format!("the mount has no command {}; there are: {available}", arguments.name)));
+        return Err(usage(format!("the mount declares no ioctl {}; it declares: {available}", arguments.name)));
     };
     let mut bytes = vec![0; command.bytes];
     for given in &arguments.fields {
@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &Ioctl) -> Outcome {
 fn declared_commands(path: &Path) -> Outcome<Vec<IoctlCommand>> {
     let mounts = client::mounts().into_iter().filter(|mount| path.starts_with(&mount.report.mount_point));
     let Some(mount) = mounts.max_by_key(|mount| mount.report.mount_point.len()) else {
-        let message = format!("{} is in no mount of Plyfs that you may ask; plyfs status lists them", path.display());
+        let message =
+            format!("{} is not in a mount of Plyfs that you may query; to list them: plyfs status", path.display());
         return Err(Failure::new(Exit::NoMount, message));
     };
     let mut commands = Vec::new();
@@ -59,7 +60,7 @@ fn declared_commands(path: &Path) -> Outcome<Vec<IoctlCommand>> {
         let request = Request::Control { target, name: "ioctls".to_owned(), arguments: Vec::new(), follows: false };
         let response = mount.text(&request)?;
         let listed: Vec<IoctlCommand> = serde_json::from_str(&response).map_err(|error| {
-            Failure::new(Exit::Failure, format!("the mount's answer cannot be read: {error}; mount it again"))
+            Failure::new(Exit::Failure, format!("cannot parse the server's answer: {error}; unmount, and mount again"))
         })?;
         commands.extend(listed);
     }

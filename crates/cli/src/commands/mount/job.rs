@@ -25,7 +25,6 @@ pub(crate) fn check_not_mounted(mount_point: &Path) -> Outcome {
         return Ok(());
     }
     let name = mount_point.display();
-    let remedy =
-        format!("choose another mount point, or unmount it first, also if its server is dead: plyfs umount {name}");
-    Err(Failure::new(Exit::Mounted, format!("{name} is a mount of Plyfs already; {remedy}")))
+    let remedy = format!("choose another mount point, or unmount it first: plyfs umount {name}");
+    Err(Failure::new(Exit::Mounted, format!("{name} is already a mount of Plyfs; {remedy}")))
 }

@@ -20,7 +20,8 @@ use job::{MountJob, check_not_mounted};
 use remount::Remount;
 
 /// The message of the parser for a mount without options.
-const NO_MOUNT_POINT: &str = "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage";
+const NO_MOUNT_POINT: &str =
+    "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
         over: arguments.over.is_some(),
     };
     let log_file = arguments.log_file.as_deref().map(std::path::absolute).transpose().map_err(|error| {
-        Failure::new(Exit::Usage, format!("the name of the log file is wrong: {error}; name a file"))
+        Failure::new(Exit::Usage, format!("invalid name of the log file: {error}; give the path of a file"))
     })?;
     let hides = arguments.over.is_none() && is_in_use(&point);
     let (foreground, explain) = (arguments.foreground, arguments.explain);
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
 /// Implements the helper of mount(8).
 pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
-        return Err(Failure::new(Exit::Usage, format!("'{kind}' is not a type that Plyfs mounts; give -t plyfs")));
+        return Err(Failure::new(Exit::Usage, format!("unknown file system type '{kind}'; use -t plyfs")));
     }
     let text = arguments.options.join(",");
     let options = options::parse(&text, arguments.sloppy)?;
@@ -102,7 +103,7 @@ fn run_remount(arguments: &Mount) -> Outcome {
         || arguments.log_file.is_some()
         || arguments.uring.is_some();
     if has_other_options {
-        let message = "a remount changes mount options and nothing else; \
+        let message = "a remount changes only mount options; \
             write plyfs mount -o remount,OPTIONS MOUNTPOINT";
         return Err(Failure::new(Exit::Usage, message));
     }
@@ -163,16 +164,16 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     let name = path.display();
     let point = MountPoint::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::new(Exit::MountPoint, format!("the mount point {name} does not exist; make it: mkdir {name}"))
+            Failure::new(Exit::MountPoint, format!("the mount point {name} does not exist; to create it: mkdir {name}"))
         }
         io::ErrorKind::NotADirectory => not_a_directory(path),
         io::ErrorKind::NotConnected => Failure::new(
             Exit::Mounted,
-            format!("the server of the mount on {name} has died; first: plyfs umount {name}"),
+            format!("the server of the mount on {name} has died; unmount it first: plyfs umount {name}"),
         ),
         io::ErrorKind::PermissionDenied => Failure::new(
             Exit::Permission,
-            format!("not permitted to reach the mount point {name}; choose a directory of yours"),
+            format!("no permission to access the mount point {name}; choose a directory that you own"),
         ),
         _ => Failure::new(Exit::MountPoint, format!("cannot use the mount point {name}: {error}; choose another one")),
     })?;
@@ -189,11 +190,11 @@ fn is_in_use(directory: &MountPoint) -> bool {
 fn warn(job: &MountJob) {
     if job.hides {
         let mount_point = job.plan.mount_point.display();
-        let warning = format!("{mount_point} is not empty; the mount hides what is in it");
+        let warning = format!("{mount_point} is not empty; the mount hides its contents");
         let _ = writeln!(io::stderr(), "plyfs: warning: {warning}");
     }
 }
 
 fn not_a_directory(path: &Path) -> Failure {
-    Failure::new(Exit::MountPoint, format!("the mount point {} is not a directory; name a directory", path.display()))
+    Failure::new(Exit::MountPoint, format!("the mount point {} is not a directory; choose a directory", path.display()))
 }

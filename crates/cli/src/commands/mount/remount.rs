@@ -43,8 +43,9 @@ impl Remount<'_> {
     pub(crate) fn run(&self) -> Outcome {
         let name = self.point.path().display();
         if !is_root() {
-            let message =
-                format!("only root may change the options of {name}; unmount it and mount it again with them");
+            let message = format!(
+                "only root may change the options of {name}; unmount it, and mount it again with the new options"
+            );
             return Err(Failure::new(Exit::Permission, message));
         }
         // One remount at a time, so that the flags in the kernel and in the server agree.
@@ -74,7 +75,7 @@ impl Remount<'_> {
     fn check_written(&self) -> Outcome {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             let name = self.point.path().display();
-            Failure::new(Exit::Failure, format!("{what} {name} {error}; it stays as it is mounted"))
+            Failure::new(Exit::Failure, format!("{what} {name} {error}; the mount options are unchanged"))
         };
         let (synchronized, is_synchronized) = channel();
         let path = self.point.proc_path();
@@ -105,7 +106,7 @@ impl Remount<'_> {
         }
         let name = self.point.path().display();
         let message = format!(
-            "{name} is a mount of {}, which a remount cannot change; leave the stack out, or write it so in /etc/fstab",
+            "{name} is a mount of {}, which a remount cannot change; omit the stack, or write this one in /etc/fstab",
             report.stack
         );
         Err(Failure::new(Exit::Usage, message))
@@ -142,7 +143,9 @@ impl Remount<'_> {
             ),
             Some(libc::EPERM) => Failure::new(
                 Exit::Permission,
-                format!("not permitted to remount {name}; do so where it was mounted, with CAP_SYS_ADMIN"),
+                format!(
+                    "not permitted to remount {name}; do so in the mount namespace where it was mounted, with CAP_SYS_ADMIN"
+                ),
             ),
             _ => Failure::new(Exit::Mount, format!("cannot remount {name}: {error}; unmount it and mount it again")),
         }

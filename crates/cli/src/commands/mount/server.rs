@@ -48,7 +48,7 @@ pub(crate) fn start(job: &MountJob, point: MountPoint) -> Outcome<MountServer> {
     file_size::lift_limit();
     // Registered first: a signal that arrives while the mount is being made ends it as soon as it exists.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;
+        .map_err(|error| Failure::new(Exit::Failure, format!("cannot install signal handlers: {error}; try again")))?;
     // Building the stack completes operations that an earlier server left unfinished, which may take long.
     let file_system = progress::with_progress("mount", |_| job.expression.build())?;
     if job.explain {
@@ -136,7 +136,7 @@ impl RequestHandler for MountContext {
 fn command_error(target: &str, command: &str, error: Errno) -> String {
     match control_specification(target, command).and_then(|known| known.failure) {
         Some(ControlFailure { what, remedy }) => format!("{what}: {error}; {remedy}"),
-        None => format!("{command}: {error}; check the storage of what the stack lies on"),
+        None => format!("{command}: {error}; check the storage below the stack"),
     }
 }
 
@@ -221,7 +221,7 @@ fn handle_signals(mut signals: Signals, mount: Arc<MountContext>) -> Outcome {
 fn sync_response(synchronized: vnode::Result<()>) -> Response {
     match synchronized {
         Ok(()) => Response::Text(String::new()),
-        Err(errno) => Response::Error(format!("not everything that was written could be stored: {errno}")),
+        Err(errno) => Response::Error(format!("some data could not be written to storage: {errno}")),
     }
 }
 

@@ -33,7 +33,7 @@ impl CommitObstacle {
         notify(match self {
             Self::Failed => "the command has failed, so its changes are not committed",
             Self::InUse => {
-                "processes that the command has left behind use the fork, and could go on changing it: end them before it is committed"
+                "processes started by the command still use the fork and could change it; end them before committing"
             }
         });
     }
@@ -94,14 +94,17 @@ pub(crate) fn decide(
 pub(crate) fn check_no_interrupted_commit(fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
     let path = scratch.path().display();
     let directories = fork.moves_under_way().map_err(|error| {
-        Failure::new(Exit::Failure, format!("cannot tell what a commit has left: {error}; the fork is kept in {path}"))
+        Failure::new(
+            Exit::Failure,
+            format!("cannot determine the state of an interrupted commit: {error}; the fork is kept in {path}"),
+        )
     })?;
     if directories.is_empty() {
         return Ok(());
     }
     let names: Vec<String> = directories.iter().map(|path| format!("/{}", String::from_utf8_lossy(path))).collect();
     let message = format!(
-        "a commit was stopped while directories were on their way ({}): finish it first: plyfs run --scratch {path} --commit",
+        "a commit was interrupted while it moved directories ({}); to complete it: plyfs run --scratch {path} --commit",
         names.join(", ")
     );
     Err(Failure::new(Exit::Failure, message))
@@ -115,7 +118,10 @@ fn check_acls_survive(fork: &Fork, differences: &[Difference], scratch: &Scratch
         return Ok(());
     }
     lost.iter().for_each(|path| {
-        notify(&format!("/{} has an access control list that names others", String::from_utf8_lossy(path)));
+        notify(&format!(
+            "/{} has an access control list with entries for other users or groups",
+            String::from_utf8_lossy(path)
+        ));
     });
     let path = scratch.path().display();
     let message = format!(
@@ -143,10 +149,10 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
             };
             let remedy = match error {
                 CommitError::Conflicts { .. } => {
-                    format!("to commit over what they did: plyfs run --scratch {path} --commit --force")
+                    format!("to overwrite their changes: plyfs run --scratch {path} --commit --force")
                 }
                 CommitError::Stopped { .. } => {
-                    format!("correct that, then go on: plyfs run --scratch {path} --commit")
+                    format!("to continue, fix the cause, then: plyfs run --scratch {path} --commit")
                 }
             };
             Err(Failure::new(Exit::Failure, format!("{error}: {so_far}; the fork is kept; {remedy}")))
@@ -158,7 +164,7 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
 fn finish(arguments: &Run, committed: &Committed, scratch: &ScratchDirectory) -> Outcome {
     committed.lost.iter().for_each(|(path, lost)| {
         notify(&format!(
-            "/{} is committed without what the stack does not keep: {lost}",
+            "/{} was committed without metadata that the stack cannot store: {lost}",
             String::from_utf8_lossy(path)
         ));
     });
@@ -167,7 +173,7 @@ fn finish(arguments: &Run, committed: &Committed, scratch: &ScratchDirectory) ->
     }
     let path = scratch.path().display();
     let message = format!(
-        "all is committed, but for what the stack does not keep; the fork, which has that, is kept; \
+        "all changes are committed, except metadata that the stack cannot store; the fork, which has it, is kept; \
          to remove it: plyfs run --scratch {path} --discard"
     );
     Err(Failure::new(Exit::Failure, message))
@@ -201,5 +207,5 @@ fn prompt(scratch: &ScratchDirectory) -> Decision {
 
 fn keep_message(scratch: &ScratchDirectory) -> String {
     let path = scratch.path().display();
-    format!("the changes are kept; to decide on them: plyfs run --scratch {path}")
+    format!("the changes are kept; to commit or discard them: plyfs run --scratch {path}")
 }

@@ -93,7 +93,7 @@ fn create_scratch(arguments: &Run, user: Option<&NamespaceUser>) -> Outcome<(Scr
         (None, [only]) => only.clone(),
         (None, _) => {
             let message =
-                "the stack is not on one directory that the fork could take the place of; tell where with --at DIR";
+                "the stack is not based on exactly one directory; give the mount point of the fork with --at DIR";
             return Err(Failure::new(Exit::Usage, message));
         }
     };
@@ -124,8 +124,7 @@ fn open(scratch: &ScratchDirectory, expression: &Expression, force: bool) -> Out
         Errno::EBUSY => in_use(),
         // Ids that are not mapped in a user's namespace cannot own anything.
         Errno::EINVAL | Errno::EPERM => {
-            let message =
-                "the directory belongs to another user; users can fork what is theirs, root can fork everything";
+            let message = "the directory belongs to another user; fork a directory that you own, or run as root";
             Failure::new(Exit::Permission, message)
         }
         errno => failed(&errno),
@@ -157,13 +156,13 @@ fn check_same_fork(arguments: &Run, scratch: &ScratchDirectory) -> Outcome {
         && Expression::read(stack)?.canonical_form() != description.stack
     {
         let message =
-            format!("{path} has a fork of {}; leave --stack out, or give another --scratch", description.stack);
+            format!("{path} has a fork of {}; omit --stack, or give another --scratch DIR", description.stack);
         return Err(Failure::new(Exit::Usage, message));
     }
     if let Some(at) = &arguments.at
         && canonical_mount_path(at)? != description.at
     {
-        let message = format!("the fork in {path} is seen at {}; leave --at out", description.at.display());
+        let message = format!("the fork in {path} is mounted on {}; omit --at", description.at.display());
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(())
@@ -171,7 +170,7 @@ fn check_same_fork(arguments: &Run, scratch: &ScratchDirectory) -> Outcome {
 
 fn no_command(scratch: Option<&Path>) -> Failure {
     let message = match scratch {
-        Some(path) => format!("there is no fork in {}; give a command to begin one", path.display()),
+        Some(path) => format!("there is no fork in {}; give a command to create one", path.display()),
         None => "there is no command to run; write it behind --, or name a kept fork with --scratch DIR".to_owned(),
     };
     Failure::new(Exit::Usage, message)

@@ -199,7 +199,7 @@ impl ScratchDirectory {
         let set = rustix::fs::setxattr(&changes, &*probe, b"y", XattrFlags::empty());
         set.and_then(|()| rustix::fs::removexattr(&changes, &*probe)).map_err(|error| {
             let message = format!(
-                "the file system of {} keeps no extended attributes of this kind ({probe}: {error}); give another with --scratch DIR",
+                "the file system of {} does not support these extended attributes ({probe}: {error}); give another with --scratch DIR",
                 self.path().display()
             );
             Failure::new(Exit::Stack, message)
@@ -257,7 +257,8 @@ impl PrivateDirectory {
             None => Ok(()),
             Some(_) => {
                 let path = self.path.display();
-                let message = format!("{path} is not empty, and has no fork; give a new directory with --scratch");
+                let message =
+                    format!("{path} is not empty and contains no fork; give a new directory with --scratch DIR");
                 Err(Failure::new(Exit::Usage, message))
             }
         }
@@ -268,8 +269,9 @@ impl PrivateDirectory {
             return Ok(());
         }
         let path = self.path.display();
-        let message =
-            format!("the scratch directory {path} belongs to another user; become that user, or give another one");
+        let message = format!(
+            "the scratch directory {path} belongs to another user; run as that user, or give another one with --scratch DIR"
+        );
         Err(Failure::new(Exit::Permission, message))
     }
 
@@ -280,7 +282,7 @@ impl PrivateDirectory {
         }
         let name = path.display();
         let message = format!(
-            "other users can get at {name}, and so decide what is committed; if they have changed nothing: \
+            "other users have access to {name}, and could determine what is committed; if they have changed nothing: \
              chmod {private:o} {name}"
         );
         Err(Failure::new(Exit::Permission, message))
@@ -331,7 +333,7 @@ fn descriptor_path(file: &File) -> PathBuf {
 }
 
 fn not_removed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    let message = format!("cannot remove {}: {error}; remove what is left of it", path.display());
+    let message = format!("cannot remove {}: {error}; remove the rest by hand", path.display());
     Failure::new(Exit::Failure, message)
 }
 
@@ -354,7 +356,7 @@ fn default_path(is_users: bool) -> Outcome<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = if is_users {
         variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state"))).ok_or_else(|| {
-            Failure::new(Exit::Usage, "there is no home directory to keep the changes in; give --scratch DIR")
+            Failure::new(Exit::Usage, "there is no home directory for the changes; give --scratch DIR")
         })?
     } else {
         PathBuf::from("/var/lib")

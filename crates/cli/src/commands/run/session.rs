@@ -93,8 +93,8 @@ pub(crate) fn unshare_namespaces() -> Outcome<Option<NamespaceUser>> {
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     unshared.and_then(|()| Ok(mount_change("/", private)?)).map_err(|error| {
         let message = match user {
-            Some(_) => format!("this system lets users make no name spaces ({error}); run it as root"),
-            None => format!("cannot make a mount name space: {error}; a container needs CAP_SYS_ADMIN for that"),
+            Some(_) => format!("this system does not let users create user namespaces ({error}); run as root"),
+            None => format!("cannot create a mount namespace: {error}; in a container, this needs CAP_SYS_ADMIN"),
         };
         Failure::new(Exit::Permission, message)
     })?;
@@ -223,7 +223,7 @@ pub(crate) fn check_working_directory(at: &Path, is_root: bool) -> Outcome {
         Ok(directory) if !directory.starts_with(at) => {
             let all = if is_root { ", or fork everything with --stack /" } else { "" };
             let message = format!(
-                "the current directory {} is not in the fork of {fork}, and would be changed for good; \
+                "the current directory {} is not in the fork of {fork}, so changes in it would be permanent; \
                  change to {fork}{all}",
                 directory.display()
             );
@@ -236,7 +236,7 @@ pub(crate) fn check_working_directory(at: &Path, is_root: bool) -> Outcome {
 /// Reports what the command can change outside the fork.
 fn notify_what_is_not_forked(at: &Path) {
     if at != Path::new("/") {
-        notify(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
+        notify(&format!("only {} is forked: changes elsewhere are permanent", at.display()));
     }
 }
 
@@ -260,7 +260,7 @@ fn signals_to_forward() -> Outcome<SignalsInfo<WithRawSiginfo>> {
         .iter()
         .try_for_each(|signal| flag::register_conditional_default(*signal, Arc::clone(&SIGNALS_TERMINATE)).map(drop))
         .and_then(|()| SignalsInfo::new(watched))
-        .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))
+        .map_err(|error| Failure::new(Exit::Failure, format!("cannot install signal handlers: {error}; try again")))
 }
 
 /// Returns options that permit what the file system at this path permits, except for writing. The kernel revalidates what

@@ -12,68 +12,71 @@ use crate::command::{CommandHost, LayerCommand, Outcome};
 
 pub(crate) const COMMAND: LayerCommand = LayerCommand { name: "union", command: UnionArguments::command, run };
 
-/// Show or change the branches of a mounted union while programs use it, or check those of one that is not mounted
+/// Manage the branches of a mounted union, or check those of an unmounted one
+///
+/// An existing branch is named as plyfs union list prints it, or by its position there, counted from 0.
 #[derive(Debug, Parser)]
 struct UnionArguments {
     #[command(subcommand)]
     command: BranchCommand,
 }
 
-/// A branch that the union has is named as it is written in the list, or by its number there, from 0.
 #[derive(Debug, Subcommand)]
 enum BranchCommand {
-    /// List the branches, the one of highest priority first
+    /// List the branches, highest priority first
     List {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
     },
     /// Add a branch
     Add {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The branch and its mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw"; without a mode it is ro
+        /// Branch and mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw"; the default mode is ro
         #[arg(value_name = "BRANCH[=MODE]")]
         branch: OsString,
-        /// Its place, counted from 0 for the highest priority; without it, the last
-        #[arg(long, value_name = "PLACE")]
+        /// Position, counted from 0 for the highest priority; by default, the last
+        #[arg(long, value_name = "POSITION")]
         at: Option<usize>,
     },
-    /// Find what is wrong in the branches of a union that is not mounted: what was left half-way, marks that contradict each other, records that nothing needs
+    /// Check the branches of an unmounted union for interrupted operations, inconsistent marks and stale records
     ///
-    /// Looks through the branches that may be written, and tells of each finding in one line. Ends with 1 if something is wrong, or with --repair, if something could not be repaired.
+    /// Checks the writable branches, and reports each finding on one line. Exits with 1 if there are findings, or, with --repair, if some could not be repaired.
     Check(CheckArguments),
-    /// Take a branch out of the union; nothing in it is changed, and files open in it stay open
+    /// Remove a branch from the union; its contents are unchanged, and open files stay open
     #[command(alias = "rm")]
     Remove {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The branch
+        /// Branch, or its position
         branch: OsString,
     },
-    /// Change what a branch may be used for
+    /// Change the access mode of a branch
     Mode {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The branch
+        /// Branch, or its position
         branch: OsString,
-        /// rw (read and write), ro (read), or nc (read and change, but create nothing)
+        /// rw (read-write), ro (read-only), or nc (existing objects can be changed, but none created)
         mode: String,
     },
-    /// Give a branch another place
+    /// Move a branch to another position
     Move {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The branch
+        /// Branch, or its position
         branch: OsString,
-        /// Its new place, counted from 0 for the highest priority
+        /// New position, counted from 0 for the highest priority
         at: usize,
     },
-    /// Give chosen processes a view of their own: they see and write a branch that others never see
+    /// Manage views: private branches that only selected processes see and write
+    ///
+    /// A process with a view sees the private branch of the view on top of the union's branches, and all its changes go there. The first view with a rule that matches a process applies, in the order in which views were added; processes without a view see the union itself.
     #[command(subcommand)]
     View(ViewCommand),
 }

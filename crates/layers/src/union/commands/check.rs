@@ -12,16 +12,16 @@ use crate::{Branch, BranchMode, Refusal};
 /// Arguments of the check.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArguments {
-    /// The union's stack as it is mounted, or its branches: "/rw=rw, /cd=ro | union", or /rw=rw /cd=ro
+    /// Stack as it is mounted, or its branches: "/rw=rw, /cd=ro | union", or /rw=rw /cd=ro
     #[arg(value_name = "STACK|BRANCH", required = true)]
     branches: Vec<OsString>,
-    /// Repair what is found
+    /// Repair the findings
     #[arg(long)]
     repair: bool,
-    /// Find also what is in nobody's way: whiteouts that hide nothing, and copies of files that are gone
+    /// Also report harmless leftovers: whiteouts that hide nothing, and copies whose originals are gone
     #[arg(long)]
     idle: bool,
-    /// Find also copies that are without what the branch does not keep, such as owners and extended attributes on FAT
+    /// Also report copies that lack metadata which the branch cannot store, such as owners and extended attributes on FAT
     #[arg(long)]
     losses: bool,
 }
@@ -75,7 +75,7 @@ fn failure(error: CheckError) -> Failure {
             Failure::new(Exit::Stack, format!("{error}; check it with that version"))
         }
         CheckError::Refused(_, Refusal::UnknownRegister) => {
-            let remedy = "bring it back from a backup, or remove it: objects get new inode numbers then";
+            let remedy = "restore it from a backup, or remove it, which gives objects new inode numbers";
             Failure::new(Exit::Stack, format!("{error}; {remedy}"))
         }
         CheckError::Refused(_, Refusal::InUse | Refusal::OtherSnapshots) => Failure::new(Exit::Busy, error),
@@ -83,7 +83,7 @@ fn failure(error: CheckError) -> Failure {
             let remedy = "copy it again with them (cp -a or rsync -aX, as root)";
             Failure::new(Exit::Stack, format!("{error}; {remedy}"))
         }
-        CheckError::Branch(..) => Failure::new(Exit::Stack, format!("{error}; repair what it lies on")),
+        CheckError::Branch(..) => Failure::new(Exit::Stack, format!("{error}; check the storage of the branch")),
     }
 }
 
@@ -91,9 +91,9 @@ fn failure(error: CheckError) -> Failure {
 fn summarize(findings: usize, unrepaired: usize, repair: bool) -> Outcome {
     let message = match (unrepaired, repair) {
         (0, _) => return Ok(()),
-        (_, true) => format!("{unrepaired} of {findings} findings could not be repaired; the lines above tell why"),
-        (1, false) => "1 finding; to repair, add --repair".to_owned(),
-        (_, false) => format!("{unrepaired} findings; to repair, add --repair"),
+        (_, true) => format!("{unrepaired} of {findings} findings could not be repaired; see the lines above"),
+        (1, false) => "1 finding; to repair it, add --repair".to_owned(),
+        (_, false) => format!("{unrepaired} findings; to repair them, add --repair"),
     };
     Err(Failure::new(Exit::Failure, message))
 }

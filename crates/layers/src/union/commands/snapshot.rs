@@ -17,68 +17,69 @@ pub(crate) const COMMAND: LayerCommand = LayerCommand { name: "snapshot", comman
 /// Format of times, which are also the names of snapshots that get none from the user.
 const TIME_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
 
-/// Keep states of a mounted union, compare them, and go back to them
+/// Take, list, compare and restore snapshots of a mounted union
+///
+/// A snapshot preserves the state of the whole union. Taking one is instantaneous, whatever the size of the union, and uses space only for later changes. While there are snapshots, only the branch that was written first can be changed.
 #[derive(Debug, Parser)]
 struct SnapshotArguments {
     #[command(subcommand)]
     command: SnapshotCommand,
 }
 
-/// A snapshot keeps the state of the whole union. It is there at once, however much there is, and takes room only for what is changed afterwards. While there are snapshots only the branch that was written first can be changed.
 #[derive(Debug, Subcommand)]
 enum SnapshotCommand {
-    /// Keep the state of now, under running programs
+    /// Take a snapshot of the current state, while programs use the union
     Take {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// Its name; without it, the time
+        /// Name of the snapshot; by default, the current time
         name: Option<String>,
     },
     /// List the snapshots, oldest first
     List {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tell what was added (+), changed (~) and deleted (-) since a snapshot
+    /// List what was added (+), changed (~) and deleted (-) since a snapshot
     Diff {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The snapshot
+        /// Snapshot to compare with
         from: String,
-        /// A later one; without it, now
+        /// Later snapshot; by default, the current state
         to: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Forget all snapshots before one, or all there are; the state of now stays as it is
+    /// Drop all snapshots before one, or all; the current state is unchanged
     Merge {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The snapshot that becomes the oldest
+        /// Snapshot that becomes the oldest; by default, all are dropped
         name: Option<String>,
     },
-    /// Forget a snapshot; the state of now and other snapshots stay as they are
+    /// Drop a snapshot; the current state and the other snapshots are unchanged
     Drop {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The snapshot
+        /// Name of the snapshot
         name: String,
     },
-    /// Go back to a snapshot: what was changed since is lost, later snapshots too
+    /// Restore a snapshot: all later changes and snapshots are lost
     Restore {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The snapshot
+        /// Name of the snapshot
         name: String,
     },
 }
@@ -131,7 +132,10 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
 /// Parses a list that a union has returned.
 fn parse_list<'a, T: Deserialize<'a>>(response: &'a str) -> Outcome<Vec<T>> {
     serde_json::from_str(response).map_err(|error| {
-        Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
+        Failure::new(
+            Exit::NoAnswer,
+            format!("cannot parse the server's answer: {error}; if it is of another version, mount the stack again"),
+        )
     })
 }
 

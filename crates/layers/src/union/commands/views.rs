@@ -8,52 +8,51 @@ use clap::{Args, Subcommand, ValueHint};
 use super::client::{existing_branch, print_answer};
 use crate::command::{CommandHost, Exit, Failure, Outcome};
 
-/// Who has a view sees its private branch over the branches of the union, and everything that is changed goes there. Views are tried in the order in which they were added; the first that has a rule for a process is its view, and who has none sees the union as before.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ViewCommand {
-    /// Add a view, or have one be for others too
+    /// Add a view, or another rule to an existing view
     Add {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The private branch, as in a stack: "/srv/private", "(/vault | rot13)"
+        /// Private branch, as in a stack: "/srv/private", "(/vault | rot13)"
         #[arg(value_name = "BRANCH")]
         branch: OsString,
-        /// For whom it is
+        /// Processes that the view is for
         #[command(flatten)]
         subject: ViewSubject,
     },
-    /// List the views in the order in which they are tried: for whom each is, and its private branch
+    /// List the views in the order in which they are tried: rules and private branch of each
     List {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
     },
-    /// End a view; its private branch stays as it is, and what is open in it is stale
+    /// Remove a view; its private branch is unchanged, and files open in it become stale (ESTALE)
     #[command(alias = "rm")]
     Remove {
-        /// The mount point
+        /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// The private branch, or the view's number from 0
+        /// Private branch of the view, or its position, counted from 0
         branch: OsString,
     },
 }
 
-/// For whom a view is.
+/// Processes that a view is for.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct ViewSubject {
-    /// Who acts as this user
+    /// Processes with this user id
     #[arg(long)]
     uid: Option<u32>,
-    /// This process and all that descend from it
+    /// This process and its descendants
     #[arg(long)]
     pid: Option<u32>,
-    /// The processes of this session, as ps -o sid tells it
+    /// Processes of this session (see ps -o sid)
     #[arg(long)]
     session: Option<u32>,
-    /// Who runs this program
+    /// Processes that run this program
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     executable: Option<PathBuf>,
 }
@@ -81,13 +80,25 @@ fn view_rule(subject: &ViewSubject) -> Outcome<(&'static str, String)> {
         (Some(rule), _) => Ok(rule),
         (None, Some(path)) => {
             let found = path.canonicalize().map_err(|error| {
-                Failure::new(Exit::Usage, format!("there is no program {}: {error}", path.display()))
+                Failure::new(
+                    Exit::Usage,
+                    format!("cannot find the program {}: {error}; give the path of an executable", path.display()),
+                )
             })?;
             let text = found.into_os_string().into_string();
-            let text = text
-                .map_err(|path| Failure::new(Exit::Usage, format!("the path {} is no UTF-8 text", path.display())))?;
+            let text = text.map_err(|path| {
+                Failure::new(
+                    Exit::Usage,
+                    format!(
+                        "the path {} is not valid UTF-8; give a path that is, such as a symlink to the program",
+                        path.display()
+                    ),
+                )
+            })?;
             Ok(("executable", text))
         }
-        (None, None) => Err(Failure::new(Exit::Usage, "one of --uid, --pid, --session and --executable is needed")),
+        (None, None) => {
+            Err(Failure::new(Exit::Usage, "no rule was given; add one of --uid, --pid, --session and --executable"))
+        }
     }
 }
