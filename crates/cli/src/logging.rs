@@ -100,7 +100,7 @@ fn filter(level: &str) -> Outcome<EnvFilter> {
         let list = stack::suggest::list(words);
         Failure::new(
             Exit::Usage,
-            format!("'{level}' is not a log level; use {list}, or a list such as info,frontends=debug"),
+            format!("'{level}' is not a log level; valid are {list}, and lists such as info,frontends=debug"),
         )
     };
     if level.is_empty() || !level.split(',').all(is_valid) {

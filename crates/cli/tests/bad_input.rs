@@ -60,7 +60,7 @@ fn wrong_options_and_mount_points() {
             2,
             "mount option 'without': the FUSE protocol has no feature 'x'; ",
         ),
-        (&["mem:", mount, "--log-level", "loud"], 2, "'loud' is no log level"),
+        (&["mem:", mount, "--log-level", "loud"], 2, "'loud' is not a log level"),
         (&["mem:", &scratch.name("none")], 6, "the mount point"),
         (&["mem:", &scratch.name("file")], 6, "the mount point"),
         (&["mem:", &scratch.name("file/below")], 6, "the mount point"),

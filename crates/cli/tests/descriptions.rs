@@ -427,7 +427,7 @@ fn a_transcript_that_is_wrong_is_told_with_its_lines() {
     assert!(failed("ls\n").contains("x.fist.test:1:"));
     assert!(failed("below3$ ls\n").contains("there are 1 file systems below"));
     assert!(failed("options size=much\n$ ls\n").contains("a number"));
-    assert!(run(["fist", "test", &scratch.name("x.fist")]).errors.contains("is no transcript"));
+    assert!(run(["fist", "test", &scratch.name("x.fist")]).errors.contains("is not a transcript"));
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn declared_commands_are_given_by_their_names() {
         (["ioctl", &mount, "ADD", "by=x"], 2, "a number from"),
         (["ioctl", &mount, "ADD", "to=1"], 2, "by, sum"),
         (["ioctl", &mount, "SUB", "by=1"], 2, "SET, COUNT, ADD"),
-        (["ioctl", &scratch.name("base"), "ADD", "by=1"], 11, "no mount"),
+        (["ioctl", &scratch.name("base"), "ADD", "by=1"], 11, "is not in a mount of Plyfs"),
     ] {
         let failed = run(words);
         assert!(failed.code == code && failed.errors.contains(expected), "{failed:?}");

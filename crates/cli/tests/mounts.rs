@@ -974,7 +974,7 @@ fn users_mount_through_the_helper_of_fuse() {
     // What fails after the mount was made takes it away again.
     let failed = as_nobody(&scratch.path("none"), &["mount", "mem:", mount]);
     assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(failed.errors.contains("cannot make "), "{failed:?}");
+    assert!(failed.errors.contains("cannot create "), "{failed:?}");
     wait_until("nothing to be mounted", || !is_mounted(&scratch.mount()));
     // Somebody else's mount point.
     let not_ours = as_nobody(&runtime, &["mount", "mem:", "/mnt"]);
@@ -1021,12 +1021,20 @@ fn scripts_and_pages_are_generated() {
     for layer in list.lines().map(|line| line.split_whitespace().next().unwrap()) {
         let page = fs::read_to_string(scratch.path("man").join(format!("plyfs-layer-{layer}.7"))).unwrap();
         assert!(page.contains(".SH NAME"), "{layer}");
-        // Each option that the command tells is in the page, too.
+        // Each option and control command that the command lists is in the page, too.
         let told = run(["layers", layer]).succeeded();
-        let options = told.lines().skip(3).filter_map(|line| Some(line.trim().split_once('=')?.0));
+        let (options, controls) = told.split_once("  plyfs control MOUNTPOINT ").unwrap_or((&told, ""));
+        let controls = controls.lines().skip(2).filter(|line| !line.is_empty() && !line.starts_with("  "));
+        for control in controls.map(|line| line.split_whitespace().next().unwrap()) {
+            assert!(page.contains(&format!("\n\\fB{}", control.replace('-', "\\-"))), "{layer} {control}: {page}");
+        }
+        let options = options.lines().skip(3).filter_map(|line| Some(line.trim().split_once('=')?.0));
         for option in options {
             assert!(page.contains(&format!("\\fB{}\\fR=", option.replace('-', "\\-"))), "{layer} {option}: {page}");
         }
+    }
+    for page in ["plyfs-union", "plyfs-union-view-add", "plyfs-union-check", "plyfs-snapshot-take"] {
+        assert!(scratch.path("man").join(format!("{page}.1")).exists(), "{page}");
     }
     assert!(list.lines().any(|line| line.trim_start().starts_with("union ")), "{list}");
     let misspelt = run(["layers", "unoin"]);
@@ -1050,8 +1058,8 @@ fn tools_are_found_beside_the_executable_or_in_the_path_and_named_where_they_are
     run(&copy, built.parent().unwrap()).succeeded();
     let missing = run(&copy, &nowhere);
     assert_eq!((missing.code, missing.errors.lines().count()), (1, 1), "{missing:?}");
-    assert!(missing.errors.starts_with("plyfs: plyfs-tools is missing, "), "{missing:?}");
-    assert!(missing.errors.contains("; install it "), "{missing:?}");
+    assert!(missing.errors.starts_with("plyfs: this command needs plyfs-tools, "), "{missing:?}");
+    assert!(missing.errors.contains("; to install it "), "{missing:?}");
 }
 
 #[test]

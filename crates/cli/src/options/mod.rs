@@ -267,10 +267,10 @@ fn unknown(key: &str) -> Failure {
     let remedy = match (key, suggest::nearest(key, names())) {
         ("bind" | "rbind" | "move" | "loop", _) => "leave it to mount(8), without -t plyfs".to_owned(),
         ("uid" | "gid" | "umask" | "fmask" | "dmask" | "mode", _) => {
-            "plyfs layers lists the layers, with those that show other owners and permissions".to_owned()
+            "owners and permissions are changed by layers; to list them: plyfs layers".to_owned()
         }
         (_, Some(meant)) => format!("did you mean '{meant}'?"),
-        (_, None) => format!("there are the common ones of mount(8), and {}", suggest::list(PLYFS_OPTIONS)),
+        (_, None) => format!("valid are the common options of mount(8), and {}", suggest::list(PLYFS_OPTIONS)),
     };
     Failure::new(Exit::Usage, format!("unknown mount option '{key}'; {remedy}"))
 }
@@ -300,8 +300,8 @@ mod tests {
     fn unknown_and_invalid_options_name_the_remedy() {
         let message = |text| parse(text, false).unwrap_err().message;
         assert_eq!(message("alow_other"), "unknown mount option 'alow_other'; did you mean 'allow_other'?");
-        assert!(message("lowercase").contains("there are the common ones of mount(8), and allow_other, "));
-        assert!(message("uid=1000").ends_with("by the layer map") && message("rbind").contains("mount(8)"));
+        assert!(message("lowercase").contains("valid are the common options of mount(8), and allow_other, "));
+        assert!(message("uid=1000").ends_with("; to list them: plyfs layers") && message("rbind").contains("mount(8)"));
         assert_eq!(message("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
         assert_eq!(message("nofail=1"), "mount option 'nofail' takes no value; write nofail");
         assert_eq!(
