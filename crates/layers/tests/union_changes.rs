@@ -191,7 +191,7 @@ fn failed_commands_report_the_reason_and_change_nothing() {
     assert_eq!(error("remove", &[("branch", "branch 0")]), "the last branch of a union cannot be removed");
     assert_eq!(error("remove", &[("branch", "x")]), "there is no branch x; there are branch 0");
     assert_eq!(error("add", &[("branch", "x=ro")]), "no x");
-    assert_eq!(error("add", &[]), "branch= is missing");
+    assert_eq!(error("add", &[]), "branch= is missing; add branch=BRANCH[=MODE]");
     assert_eq!(error("mode", &[("branch", "0"), ("mode", "wr")]), "mode=wr: a branch is rw, ro or nc");
     scene.offer("x", &memory());
     assert_eq!(error("add", &[("branch", "x=ro"), ("at", "2")]), "there are 1 branches, counted from 0");

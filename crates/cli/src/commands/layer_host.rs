@@ -6,7 +6,7 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::Path;
 
 use stack::OpenBranch;
-use stack::command::{CommandHost, MountAnswers};
+use stack::command::{CommandHost, MountAnswers, Print};
 use vnode::Control;
 
 use super::{find_running, notify, print, progress, send_command};
@@ -56,7 +56,7 @@ impl CommandHost for LayerHost {
         notify(message);
     }
 
-    fn with_progress(&self, title: &str, work: &mut dyn FnMut(&dyn Fn(&str) -> Outcome)) {
+    fn with_progress(&self, title: &str, work: &mut dyn FnMut(&Print<'_>)) {
         progress::with_progress(title, |line| {
             work(&|text| {
                 line.hide();

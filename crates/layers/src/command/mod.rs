@@ -11,7 +11,7 @@ use std::fmt;
 pub use clap;
 
 pub use failure::{Exit, Failure, Outcome};
-pub use host::{CommandHost, MountAnswers};
+pub use host::{CommandHost, MountAnswers, Print};
 
 /// A command that a layer adds to the command line.
 #[derive(Clone, Copy)]

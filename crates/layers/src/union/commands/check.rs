@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::Args;
 
-use crate::command::{CommandHost, Exit, Failure, MountAnswers, Outcome};
+use crate::command::{CommandHost, Exit, Failure, MountAnswers, Outcome, Print};
 use crate::union::check::{CheckError, CheckOptions, Finding, check};
 use crate::union::settings::NAME;
 use crate::{Branch, BranchMode, Refusal};
@@ -54,7 +54,7 @@ struct CheckResult {
 
 impl CheckResult {
     /// Counts a finding and prints it, unless printing has failed before.
-    fn add(&mut self, finding: &Finding, print: &dyn Fn(&str) -> Outcome) {
+    fn add(&mut self, finding: &Finding, print: &Print<'_>) {
         self.findings += 1;
         self.unrepaired += usize::from(finding.repair != Some(Ok(())));
         if self.printed.is_ok() {
