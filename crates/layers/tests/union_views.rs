@@ -534,10 +534,10 @@ fn views_follow_changes_of_the_branches() {
     );
     assert_eq!(see(&scene, FIRST_VIEW_USER, "d/f").as_deref(), Some("0:d/f"));
     scene.offer("one", &memory());
-    for (command, key) in [("add", "branch"), ("view-add", "branch")] {
-        let taken = if command == "add" { "one" } else { "branch 0" };
+    for (command, taken, rule) in [("add", "one", None), ("view-add", "branch 0", Some(("uid", "5")))] {
         scene.offer("branch 0", &memory());
-        let refused = scene.tell(command, &[(key, taken), ("uid", "5")]).unwrap_err().to_string();
+        let arguments: Vec<_> = [("branch", taken)].into_iter().chain(rule).collect();
+        let refused = scene.tell(command, &arguments).unwrap_err().to_string();
         assert!(refused.contains(taken), "{refused}");
     }
     // A branch that can no longer be written is none of a view's business.
