@@ -1,5 +1,7 @@
 //! A kind of layer as stack builders see it: its name, what it does, its options, and how to stack it.
 
+use std::fmt;
+
 use vnode::FileSystemRef;
 
 use crate::branch::{Branch, BranchOpener};

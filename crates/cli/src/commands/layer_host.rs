@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::Path;
 
 use stack::OpenBranch;
@@ -63,15 +62,5 @@ impl CommandHost for LayerHost {
                 print(text)
             });
         });
-    }
-
-    fn confirm(&self, question: &str) -> bool {
-        if !stdin().is_terminal() || !stderr().is_terminal() {
-            return false;
-        }
-        let _ = write!(stderr(), "plyfs: {question} [y/N] ");
-        let mut answer = String::new();
-        let is_read = stdin().lock().read_line(&mut answer).is_ok();
-        is_read && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
     }
 }

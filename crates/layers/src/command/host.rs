@@ -46,9 +46,6 @@ pub trait CommandHost {
     /// Runs long work in this process, with a progress line on a terminal that begins with `title` and counts what the work reports to
     /// `vnode::progress`. The work prints by the function that it is called with, which removes the line first.
     fn with_progress(&self, title: &str, work: &mut dyn FnMut(&Print<'_>));
-
-    /// Asks a question on the terminal, and returns whether the answer is yes. Without a terminal it is no.
-    fn confirm(&self, question: &str) -> bool;
 }
 
 /// Prints text on standard output, in place of a progress line.
