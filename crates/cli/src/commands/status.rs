@@ -97,7 +97,7 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
 }
 
 /// Returns whether the server of a mount, which does not answer, has ended.
-pub(super) fn has_ended(mount_point: &Path) -> bool {
+pub(crate) fn has_ended(mount_point: &Path) -> bool {
     matches!(probe_state(mount_point), MountState::Dead)
 }
 
