@@ -95,7 +95,7 @@ impl Bench {
             drop(next.next().unwrap().open(caller, OpenFlags::READ).unwrap());
         }));
         let file = live[0].open(caller, OpenFlags::READ_WRITE).unwrap();
-        rows.push(timed("write", names, |_| ignore(file.write_at(caller, 0, &[0; 4_096], false).unwrap())));
+        rows.push(timed("write", names, |_| ignore(file.write_at(caller, 0, &[0; 4_096]).unwrap())));
         let mode = SetAttributes { mode: Some(0o600), ..Default::default() };
         rows.push(timed("chmod", names, |_| ignore(next.next().unwrap().setattr(caller, &mode).unwrap())));
         rows.push(timed("rename", names, |file| {

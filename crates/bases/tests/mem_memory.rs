@@ -23,8 +23,7 @@ fn removed_objects_release_their_memory() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let file = root.create(&caller, Name::new(b"large").unwrap(), &how).unwrap().file;
-                (0..150)
-                    .for_each(|part| assert_eq!(file.write_at(&caller, part * MIB, &data, false), Ok(MIB as usize)));
+                (0..150).for_each(|part| assert_eq!(file.write_at(&caller, part * MIB, &data), Ok(MIB as usize)));
                 root.create(&caller, Name::new(format!("small{round}").as_bytes()).unwrap(), &how).unwrap();
             });
         });

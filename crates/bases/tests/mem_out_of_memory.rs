@@ -56,7 +56,7 @@ fn out_of_memory_is_an_error_and_keeps_existing_data() {
     let memory = MemoryFileSystem::new(Options { size: 1 << 50, inodes: 1 << 40, mode: 0o777, uid: 0, gid: 0 });
     let (root, caller) = (memory.root(), caller());
     let kept = create(&root, "kept").unwrap();
-    kept.write_at(&caller, 0, b"kept", false).unwrap();
+    kept.write_at(&caller, 0, b"kept").unwrap();
     let before = getrlimit(Resource::As);
     setrlimit(Resource::As, Rlimit { current: Some(address_space() + 64 * MIB), ..before }).unwrap();
 
@@ -64,13 +64,13 @@ fn out_of_memory_is_an_error_and_keeps_existing_data() {
     let data = vec![7; 128 << 10];
     let mut written = 0;
     let failure = until_it_fails(|_| {
-        written += large.write_at(&caller, written, &data, false)? as u64;
+        written += large.write_at(&caller, written, &data)? as u64;
         Ok(())
     });
     assert_eq!(failure, Errno::ENOSPC);
     assert!(written > 16 * MIB, "{written}");
     assert_eq!(large.getattr(&caller).unwrap().size, written);
-    assert_eq!(large.write_at(&caller, 5, b"old pages", false), Ok(9));
+    assert_eq!(large.write_at(&caller, 5, b"old pages"), Ok(9));
     let reserved =
         create(&root, "reserved").and_then(|file| file.allocate(&caller, AllocateMode::ALLOCATE, 0, 1 << 45));
     assert_eq!(reserved, Err(Errno::ENOSPC));
@@ -114,6 +114,6 @@ fn out_of_memory_is_an_error_and_keeps_existing_data() {
 
     let mut read = [0; 10];
     assert_eq!((kept.read_at(&caller, 0, &mut read), &read[..4]), (Ok(4), &b"kept"[..]));
-    assert_eq!(create(&root, "after").unwrap().write_at(&caller, 0, &data, false), Ok(data.len()));
+    assert_eq!(create(&root, "after").unwrap().write_at(&caller, 0, &data), Ok(data.len()));
     setrlimit(Resource::As, before).unwrap();
 }

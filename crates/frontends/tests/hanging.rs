@@ -104,7 +104,7 @@ fn hung_request_does_not_block_other_expiries() {
     for directory in theirs.iter().chain(&ours) {
         at(directory).unlink(&server, Name::new(b"gone").unwrap()).unwrap();
         let data = at(directory).lookup(&server, Name::new(b"data").unwrap()).unwrap().vnode;
-        data.open(&server, OpenFlags::READ_WRITE).unwrap().write_at(&server, 0, b"new", false).unwrap();
+        data.open(&server, OpenFlags::READ_WRITE).unwrap().write_at(&server, 0, b"new").unwrap();
     }
     for directory in &ours {
         assert!(fs::metadata(mounted.path(directory).join("gone")).is_ok(), "the kernel keeps no names");

@@ -118,7 +118,7 @@ fn create(below: &FileSystemRef, name: &str, data: &[u8]) {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     let name = Name::new(name.as_bytes()).unwrap();
     let created = below.root().create(&Caller::server(), name, &how).unwrap();
-    created.file.write_at(&Caller::server(), 0, data, false).unwrap();
+    created.file.write_at(&Caller::server(), 0, data).unwrap();
 }
 
 #[test]

@@ -346,16 +346,9 @@ impl Layer for LateWrites {
         Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         std::thread::sleep(Duration::from_millis(300));
-        file.forward_write_at(caller, offset, data, kill_privileges)
+        file.forward_write_at(caller, offset, data)
     }
 }
 
@@ -616,6 +609,49 @@ fn a_capability_set_on_a_new_file_is_seen_and_goes_with_a_write() {
     assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Ok(20));
     assert!(as_user(1234, &format!("printf new >> {}", path.display())));
     assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Err(rustix::io::Errno::NODATA));
+}
+
+#[test]
+fn every_change_of_data_takes_privileges_from_a_user_and_keeps_set_id_bits_for_root() {
+    const CHANGES: [&str; 9] = [
+        "printf new >>",
+        "dd conv=notrunc count=1 of=",
+        "truncate -s 3",
+        "true >",
+        "fallocate -l 4096",
+        "fallocate -n -o 4096 -l 65536",
+        "fallocate -p -o 4096 -l 4096",
+        "fallocate -z -o 4096 -l 4096",
+        "python3 -c 'import os, sys; assert os.copy_file_range(0, os.open(sys.argv[1], os.O_WRONLY), 4096) == 4096'",
+    ];
+    let on_directory = mount_directory(MountOptions::default());
+    let (on_directory, _lower) = on_directory.map_or((None, None), |(mounted, lower)| (Some(mounted), Some(lower)));
+    for mounted in [mount_memory(), on_directory].into_iter().flatten() {
+        let path = mounted.path("program");
+        let source = mounted.path("source");
+        fs::write(&source, [1; 8192]).unwrap();
+        let name = "security.capability";
+        let mut capability = vec![1, 0, 0, 2, 0, 4, 0, 0];
+        capability.extend([0; 12]);
+        for command in CHANGES {
+            let separator = if command.ends_with('=') { "" } else { " " };
+            let command = format!("{command}{separator}{} <{}", path.display(), source.display());
+            // Without passthrough the kernel writes as somebody who may not keep set-ID bits, whoever writes.
+            let is_write = ["printf", "dd"].iter().any(|program| command.starts_with(program));
+            for (uid, mode) in [(1234, 0o777), (0, 0o6777)].into_iter().take(if is_write { 1 } else { 2 }) {
+                fs::write(&path, [2; 4 * 4096]).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+                rustix::fs::setxattr(&path, name, &capability, rustix::fs::XattrFlags::empty()).unwrap();
+                assert!(as_user(uid, &command), "{command}");
+                let left = rustix::fs::getxattr(&path, name, &mut [0; 64][..]);
+                assert_eq!(left, Err(rustix::io::Errno::NODATA), "{uid}: {command}");
+                fs::write(&path, [2; 4 * 4096]).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+                assert!(as_user(uid, &command), "{command}");
+                assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode, "{uid}: {command}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -13,8 +13,8 @@ use vnode::{Caller, FileSystemRef, Name, OpenFlags};
 fn write_below(below: &FileSystemRef, data: &[u8]) {
     let (server, name) = (Caller::server(), Name::new(b"file").unwrap());
     let file = below.root().lookup(&server, name).unwrap().vnode.open(&server, OpenFlags::WRITE).unwrap();
-    file.truncate(&server, 0, false).unwrap();
-    file.write_at(&server, 0, data, false).unwrap();
+    file.truncate(&server, 0).unwrap();
+    file.write_at(&server, 0, data).unwrap();
 }
 
 fn assert_seen(mounted: &Mounted, data: &str) {

@@ -158,8 +158,8 @@ fn files_of_rules_are_read_and_their_mistakes_told() {
     assert!(!audited.upper.properties().allows_bypass());
     let notes = walk(&audited.upper, &root(), "home/notes").unwrap().vnode;
     let open = notes.open(&user(1000), OpenFlags::READ_WRITE).unwrap();
-    open.write_at(&user(1000), 3, b"text", false).unwrap();
-    open.write_at(&user(1001), 3, b"text", false).unwrap();
+    open.write_at(&user(1000), 3, b"text").unwrap();
+    open.write_at(&user(1001), 3, b"text").unwrap();
     open.read_at(&user(1000), 0, &mut [0; 9]).unwrap();
     let lines = audited.lines(3);
     assert_eq!(lines[1]["operation"], "write");

@@ -74,14 +74,14 @@ impl Layer for Recorder {
         Promises::TRANSPARENT
     }
 
-    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         self.add(LowerChange::Write(offset, data.to_vec()));
-        file.forward_write_at(caller, offset, data, kill)
+        file.forward_write_at(caller, offset, data)
     }
 
-    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill: bool) -> Result<()> {
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64) -> Result<()> {
         self.add(LowerChange::Truncate(size));
-        file.forward_truncate(caller, size, kill)
+        file.forward_truncate(caller, size)
     }
 
     fn allocate(
@@ -131,7 +131,7 @@ impl Scene {
     fn new(disk: Vec<u8>, data: Vec<u8>) -> Self {
         let (lower, changes, fails) = (memory(), Arc::new(Mutex::default()), Arc::new(AtomicBool::new(false)));
         let (_, file) = create(&lower.root(), &root(), "file", 0o644);
-        vnode::write_fully(&*file, &root(), 0, &disk, false).unwrap();
+        vnode::write_fully(&*file, &root(), 0, &disk).unwrap();
         let recorder = Recorder { changes: Arc::clone(&changes), fails: Arc::clone(&fails) };
         let file_system = mapped(stack(recorder, lower.clone()));
         let (_, file) = opened(&file_system);
@@ -153,13 +153,13 @@ impl Scene {
                 let length = random.usize(1..=longest).min(REACH - at);
                 let byte = random.u8(1..);
                 let new: Vec<u8> = (0..length).map(|index| byte.wrapping_add((index / 100) as u8)).collect();
-                assert_eq!(self.file.write_at(&caller, at as u64, &new, false), Ok(length));
+                assert_eq!(self.file.write_at(&caller, at as u64, &new), Ok(length));
                 data.resize(data.len().max(at + length), 0);
                 data[at..at + length].copy_from_slice(&new);
             }
             6 => {
                 let size = if random.u8(..4) == 0 { 0 } else { random.usize(..REACH) };
-                self.file.truncate(&caller, size as u64, false).unwrap();
+                self.file.truncate(&caller, size as u64).unwrap();
                 data.resize(size, 0);
             }
             7 => {
@@ -316,16 +316,16 @@ fn a_lower_file_that_another_wrote_is_refused_and_left_alone() {
     for text in [&b"text"[..], &[b'x'; 5000], &[0xff; 64]] {
         let lower = memory();
         let (_, file) = create(&lower.root(), &root(), "file", 0o644);
-        file.write_at(&root(), 0, text, false).unwrap();
+        file.write_at(&root(), 0, text).unwrap();
         let file_system = mapped(lower.clone());
         let (vnode, file) = opened(&file_system);
         assert_eq!(file.read_at(&root(), 0, &mut [0; 10]), Err(Errno::EBADMSG));
-        assert_eq!(file.write_at(&root(), 0, b"new", false), Err(Errno::EBADMSG));
-        assert_eq!(file.truncate(&root(), 3, false), Err(Errno::EBADMSG));
+        assert_eq!(file.write_at(&root(), 0, b"new"), Err(Errno::EBADMSG));
+        assert_eq!(file.truncate(&root(), 3), Err(Errno::EBADMSG));
         assert_eq!(vnode.getattr(&root()).unwrap().size, text.len() as u64, "it can be seen");
         assert_eq!(contents(&below(&lower).0, &root()), text);
-        file.truncate(&root(), 0, false).unwrap();
-        file.write_at(&root(), 0, b"new", false).unwrap();
+        file.truncate(&root(), 0).unwrap();
+        file.write_at(&root(), 0, b"new").unwrap();
         assert_eq!(contents(&vnode, &root()), b"new");
     }
 }
@@ -390,21 +390,21 @@ fn space_is_given_back() {
     let data = noise(1 << 20, &mut random);
     // In pieces that are no whole blocks, as programs write.
     for (index, piece) in data.chunks(4000).enumerate() {
-        file.write_at(&root(), (index * 4000) as u64, piece, false).unwrap();
+        file.write_at(&root(), (index * 4000) as u64, piece).unwrap();
     }
     drop(file);
     let written = blocks(&lower) * 512;
     assert!(written < data.len() as u64 * 5 / 4, "{written} bytes for {}", data.len());
     let (vnode, file) = opened(&file_system);
     for _ in 0..40 {
-        file.write_at(&root(), 0, &data, false).unwrap();
+        file.write_at(&root(), 0, &data).unwrap();
         file.fsync(&root(), true).unwrap();
     }
     drop(file);
     let written = blocks(&lower) * 512;
     assert!(written < data.len() as u64 * 5 / 4, "{written} bytes after it was written again");
     let (_, file) = opened(&file_system);
-    file.truncate(&root(), 1000, false).unwrap();
+    file.truncate(&root(), 1000).unwrap();
     file.fsync(&root(), true).unwrap();
     drop(file);
     let written = blocks(&lower) * 512;
@@ -419,12 +419,12 @@ fn a_file_that_is_never_synchronized_takes_a_bounded_part_more() {
     let file_system = stack(Mapped { block_size: 65536 }, lower.clone());
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
     let data = noise(4 << 20, &mut random);
-    file.write_at(&root(), 0, &data, false).unwrap();
+    file.write_at(&root(), 0, &data).unwrap();
     file.fsync(&root(), false).unwrap();
     let mut most = 0;
     for _ in 0..100 {
         let at = random.usize(..data.len() - (1 << 19));
-        file.write_at(&root(), at as u64, &data[at..at + (1 << 19)], false).unwrap();
+        file.write_at(&root(), at as u64, &data[at..at + (1 << 19)]).unwrap();
         most = most.max(blocks(&lower) * 512);
     }
     assert!(most < 10 << 20, "{most} bytes for {}", data.len());
@@ -437,7 +437,7 @@ fn what_is_given_back_when_a_file_is_closed_leaves_its_times() {
     let file_system = stack(Mapped { block_size: 65536 }, lower.clone());
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
     for index in 0..20 {
-        file.write_at(&root(), index * 3000, &[3; 3000], false).unwrap();
+        file.write_at(&root(), index * 3000, &[3; 3000]).unwrap();
     }
     let time = Timestamp { seconds: 1_000_000, nanoseconds: 5 };
     let changes = SetAttributes { mtime: Some(SetTime::To(time)), ..SetAttributes::default() };
@@ -456,14 +456,14 @@ fn a_full_disk_is_used_up_to_what_can_be_freed() {
     let file_system = stack(Mapped { block_size: 4096 }, lower.clone());
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
     let data = noise(20 * 4096, &mut random);
-    file.write_at(&root(), 0, &data, false).unwrap();
+    file.write_at(&root(), 0, &data).unwrap();
     file.fsync(&root(), false).unwrap();
     // Three times as much as the disk has.
     for _ in 0..10 {
-        assert_eq!(file.write_at(&root(), 0, &data, false), Ok(data.len()));
+        assert_eq!(file.write_at(&root(), 0, &data), Ok(data.len()));
     }
     assert_eq!(contents(&vnode, &root()), data);
-    assert_eq!(file.write_at(&root(), 0, &noise(70 * 4096, &mut random), false), Err(Errno::ENOSPC));
+    assert_eq!(file.write_at(&root(), 0, &noise(70 * 4096, &mut random)), Err(Errno::ENOSPC));
     assert_eq!(contents(&vnode, &root()), data);
 }
 
@@ -472,10 +472,10 @@ fn blocks_keep_the_size_that_their_file_began_with() {
     let lower = memory();
     let data: Vec<u8> = (0..10_000_u32).map(|index| (index / 3) as u8).collect();
     let (_, file) = create(&stack(Mapped { block_size: 777 }, lower.clone()).root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &data, false).unwrap();
+    file.write_at(&root(), 0, &data).unwrap();
     let (vnode, file) = opened(&stack(Mapped { block_size: 4096 }, lower.clone()));
     assert_eq!(contents(&vnode, &root()), data);
-    file.write_at(&root(), 5000, b"more", false).unwrap();
+    file.write_at(&root(), 5000, b"more").unwrap();
     let (vnode, _) = opened(&stack(Mapped { block_size: 64 }, lower));
     assert_eq!(contents(&vnode, &root())[4999..5005], [(4999 / 3) as u8, b'm', b'o', b'r', b'e', (5004 / 3) as u8]);
 }
@@ -485,13 +485,13 @@ fn what_another_server_wrote_to_the_lower_file_is_seen() {
     let lower = memory();
     let (one, other) = (mapped(lower.clone()), mapped(lower));
     let (vnode, file) = create(&one.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, b"first", false).unwrap();
+    file.write_at(&root(), 0, b"first").unwrap();
     let (other_vnode, other_file) = opened(&other);
     assert_eq!(contents(&other_vnode, &root()), b"first");
-    file.write_at(&root(), 5, b" second", false).unwrap();
+    file.write_at(&root(), 5, b" second").unwrap();
     let mut data = [0; 20];
     assert_eq!(other_file.read_at(&root(), 0, &mut data), Ok(12));
-    other_file.write_at(&root(), 0, b"F", false).unwrap();
+    other_file.write_at(&root(), 0, b"F").unwrap();
     assert_eq!(file.read_at(&root(), 0, &mut data), Ok(12));
     assert_eq!(&data[..12], b"First second");
     assert_eq!(vnode.getattr(&root()).unwrap().size, 12);
@@ -506,7 +506,7 @@ fn a_read_that_hangs_keeps_no_other_read_waiting() {
         faulty.control(&Control { target: "faulty".into(), command: command.into(), arguments }).unwrap()
     };
     let (_, file) = create(&mapped(faulty.clone()).root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &[1; 5 * BLOCK_SIZE], false).unwrap();
+    file.write_at(&root(), 0, &[1; 5 * BLOCK_SIZE]).unwrap();
     control("set", &[("operations", "read"), ("times", "1"), ("stop", "yes")]);
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {

@@ -36,7 +36,7 @@ impl Layer for Faults {
         "faults"
     }
 
-    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         if self.0.is_full.swap(false, Ordering::Relaxed) {
             return Err(Errno::ENOSPC);
         }
@@ -46,7 +46,7 @@ impl Layer for Faults {
             left => self.0.writes_left.store(left - 1, Ordering::Relaxed),
         }
         self.0.writes.lock().unwrap().push((offset, data.len()));
-        file.forward_write_at(caller, offset, data, kill)
+        file.forward_write_at(caller, offset, data)
     }
 
     fn allocate(
@@ -115,7 +115,7 @@ fn a_block_that_was_synchronized_outlives_a_write_that_found_no_space_at_first()
     let file_system = mapped(stack(faults.clone(), lower.clone()));
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
     let write = |number: usize, version: u8| {
-        assert_eq!(file.write_at(&root(), (number * BLOCK) as u64, &block(version), false), Ok(BLOCK));
+        assert_eq!(file.write_at(&root(), (number * BLOCK) as u64, &block(version)), Ok(BLOCK));
     };
     write(0, 1);
     file.fsync(&root(), false).unwrap();
@@ -128,7 +128,7 @@ fn a_block_that_was_synchronized_outlives_a_write_that_found_no_space_at_first()
     write(0, 18);
     // The power is cut: the record is on the disk, the block in front of it is not.
     std::mem::forget(file);
-    below(&lower).write_at(&root(), before, &vec![0; BLOCK], false).unwrap();
+    below(&lower).write_at(&root(), before, &vec![0; BLOCK]).unwrap();
     let found = read_block(&mapped(lower), 0).map(|data| data[1]);
     assert!(matches!(found, Ok(1 | 5 | 18)), "{found:?}: none of the versions");
 }
@@ -138,11 +138,11 @@ fn a_header_that_was_lost_is_not_called_stored() {
     let (lower, faults) = (memory(), Faults::default());
     let file_system = mapped(stack(faults.clone(), lower.clone()));
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &block(1), false).unwrap();
+    file.write_at(&root(), 0, &block(1)).unwrap();
     faults.0.fails_sync.store(true, Ordering::Relaxed);
     assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
     // The kernel has dropped the page that it could not write, as xfs does at once and others when memory is short.
-    below(&lower).write_at(&root(), 0, &[0; 192], false).unwrap();
+    below(&lower).write_at(&root(), 0, &[0; 192]).unwrap();
     let result = file.fsync(&root(), false);
     drop(file);
     let found = read_block(&mapped(lower), 0).map(|data| data.len());
@@ -154,12 +154,12 @@ fn lost_writes_are_remembered_when_the_map_is_read_again() {
     let (lower, faults) = (memory(), Faults::default());
     let file_system = mapped(stack(faults.clone(), lower.clone()));
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &block(1), false).unwrap();
+    file.write_at(&root(), 0, &block(1)).unwrap();
     faults.0.fails_sync.store(true, Ordering::Relaxed);
     assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
     // What a write leaves that fails, and that cannot be cut off either.
     let lower_file = below(&lower);
-    lower_file.write_at(&root(), size(&lower_file), &[1; 64], false).unwrap();
+    lower_file.write_at(&root(), size(&lower_file), &[1; 64]).unwrap();
     let count = faults.0.writes.lock().unwrap().len();
     let result = file.fsync(&root(), false);
     let again = faults.0.writes.lock().unwrap().len() - count;
@@ -188,7 +188,7 @@ impl LostWrites {
         let file_system = mapped(stack(faults.clone(), lower.clone()));
         let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
         let write = |number: usize, version: u8| {
-            assert_eq!(file.write_at(&root(), (number * BLOCK) as u64, &block(version), false), Ok(BLOCK));
+            assert_eq!(file.write_at(&root(), (number * BLOCK) as u64, &block(version)), Ok(BLOCK));
         };
         (0..STABLE_BLOCKS).for_each(|number| write(number, 1));
         file.fsync(&root(), false).unwrap();
@@ -198,7 +198,7 @@ impl LostWrites {
         assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
         let many: Vec<u8> = (0..MANY_BLOCKS / 20).flat_map(|_| block(2)).collect();
         for part in 0..20 {
-            assert_eq!(file.write_at(&root(), (part * many.len()) as u64, &many, false), Ok(many.len()));
+            assert_eq!(file.write_at(&root(), (part * many.len()) as u64, &many), Ok(many.len()));
         }
         Self { lower, faults, file, stable }
     }
@@ -259,7 +259,7 @@ fn without_space_for_all_that_was_lost_nothing_is_written_again() {
     let mut found = vec![0; BLOCK];
     assert_eq!(scene.file.read_at(&root(), 0, &mut found), Ok(BLOCK));
     assert_eq!(found, block(2));
-    scene.file.truncate(&root(), BLOCK as u64, false).unwrap();
+    scene.file.truncate(&root(), BLOCK as u64).unwrap();
     assert_eq!(scene.file.fsync(&root(), false), Ok(()), "what is left has space");
 }
 
@@ -268,7 +268,7 @@ fn a_synchronization_beside_one_that_fails_does_not_call_stored_what_that_lost()
     let (lower, faults) = (memory(), Faults::default());
     let file_system = mapped(stack(faults.clone(), lower));
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &block(1), false).unwrap();
+    file.write_at(&root(), 0, &block(1)).unwrap();
     faults.0.fails_sync.store(true, Ordering::Relaxed);
     let writes = || faults.0.writes.lock().unwrap().len();
     let before = writes();
@@ -291,7 +291,7 @@ fn a_bit_that_flips_does_not_make_a_file_empty() {
         let file_system = mapped(lower.clone());
         let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
         for version in 1..100 {
-            file.write_at(&root(), 0, &block(version), false).unwrap();
+            file.write_at(&root(), 0, &block(version)).unwrap();
             file.fsync(&root(), false).unwrap();
         }
     }
@@ -304,11 +304,11 @@ fn a_bit_that_flips_does_not_make_a_file_empty() {
         if old == [0; 8] {
             continue;
         }
-        file.write_at(&root(), position, &old.map(|byte| byte ^ 4), false).unwrap();
+        file.write_at(&root(), position, &old.map(|byte| byte ^ 4)).unwrap();
         if read_block(&mapped(lower.clone()), 0).is_ok_and(|data| data.is_empty()) {
             failed.push(position);
         }
-        file.write_at(&root(), position, &old, false).unwrap();
+        file.write_at(&root(), position, &old).unwrap();
     }
     assert!(failed.is_empty(), "empty after damage at {failed:?} of {}", size(&file));
 }
@@ -320,11 +320,11 @@ fn a_header_of_zeros_does_not_make_a_synchronized_file_empty() {
         let file_system = mapped(lower.clone());
         let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
         for version in 1..4 {
-            file.write_at(&root(), 0, &block(version), false).unwrap();
+            file.write_at(&root(), 0, &block(version)).unwrap();
             file.fsync(&root(), false).unwrap();
         }
     }
-    below(&lower).write_at(&root(), 0, &[0; 512], false).unwrap();
+    below(&lower).write_at(&root(), 0, &[0; 512]).unwrap();
     let found = read_block(&mapped(lower), 0).map(|data| data.len());
     assert!(found.is_err(), "{found:?} bytes");
 }
@@ -334,13 +334,13 @@ fn a_file_that_another_server_has_written_anew_with_the_same_length_is_read_anew
     let lower = memory();
     let (one, other) = (mapped(lower.clone()), mapped(lower.clone()));
     let (_, file) = create(&one.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &block(1), false).unwrap();
+    file.write_at(&root(), 0, &block(1)).unwrap();
     {
         let flags = OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE);
         let again = other.root().lookup(&root(), name("file")).unwrap().vnode.open(&root(), flags).unwrap();
-        again.write_at(&root(), 0, &block(2), false).unwrap();
+        again.write_at(&root(), 0, &block(2)).unwrap();
     }
-    let written = file.write_at(&root(), BLOCK as u64, &block(3), false);
+    let written = file.write_at(&root(), BLOCK as u64, &block(3));
     let found = [0, 1].map(|number| read_block(&mapped(lower.clone()), number).map(|data| data.get(1).copied()));
     assert!(written.is_err() || found == [Ok(Some(2)), Ok(Some(3))], "{written:?}, then {found:?}");
 }
@@ -394,8 +394,8 @@ fn hostile(numbers: &[u64], distance: u64) -> FileSystemRef {
     record.extend(sum(&record));
     let lower = memory();
     let (_, file) = create(&lower.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &header, false).unwrap();
-    file.write_at(&root(), start, &record, false).unwrap();
+    file.write_at(&root(), 0, &header).unwrap();
+    file.write_at(&root(), start, &record).unwrap();
     lower
 }
 
@@ -436,12 +436,12 @@ fn damage_of_a_file_that_nobody_synchronized_is_told_and_not_read_as_zeros() {
     {
         let file_system = mapped(lower.clone());
         let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-        file.write_at(&root(), 0, &block(1), false).unwrap();
+        file.write_at(&root(), 0, &block(1)).unwrap();
     }
     let file = below(&lower);
     let mut byte = [0];
     file.read_at(&root(), 5000, &mut byte).unwrap();
-    file.write_at(&root(), 5000, &[byte[0] ^ 1], false).unwrap();
+    file.write_at(&root(), 5000, &[byte[0] ^ 1]).unwrap();
     let found = read_block(&mapped(lower), 0);
     assert!(found.is_err(), "{:?}", found.map(|data| data[..8].to_vec()));
 }
@@ -473,7 +473,7 @@ fn check_after_punches(blocks: usize, is_closed: bool, writes: u8) {
     let file_system = mapped(stack(faults.clone(), lower.clone()));
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
     let write = |number: usize, version: u8| {
-        file.write_at(&root(), (number * BLOCK) as u64, &block(version), false).unwrap();
+        file.write_at(&root(), (number * BLOCK) as u64, &block(version)).unwrap();
     };
     (0..blocks).for_each(|number| write(number, 1));
     (0..12).for_each(|version| write(0, version + 2));
@@ -493,7 +493,7 @@ fn check_after_punches(blocks: usize, is_closed: bool, writes: u8) {
         disk[(*at as usize).min(end)..end].fill(0);
     }
     let after = memory();
-    create(&after.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &disk, false).unwrap();
+    create(&after.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &disk).unwrap();
     let after = mapped(after);
     let found: Vec<_> = (0..blocks).map(|number| read_block(&after, number).map(|data| data.get(1).copied())).collect();
     let is_kept = found[1..].iter().all(|found| *found == Ok(Some(1))) && matches!(found[0], Ok(Some(13..)));

@@ -63,7 +63,7 @@ fn data() -> Vec<u8> {
 /// A file system in memory with `file`.
 fn with_file() -> FileSystemRef {
     let tree = memory();
-    create(&tree.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &data(), false).unwrap();
+    create(&tree.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &data()).unwrap();
     tree
 }
 

@@ -74,7 +74,7 @@ impl Model {
         match random.u8(..12) {
             0..=2 => {
                 let (offset, bytes) = (self.place(random), self.bytes(random));
-                assert_eq!(self.file.write_at(&caller, offset as u64, &bytes, false), Ok(bytes.len()));
+                assert_eq!(self.file.write_at(&caller, offset as u64, &bytes), Ok(bytes.len()));
                 self.write(offset, &bytes);
                 format!("write {offset} {}", bytes.len())
             }
@@ -84,13 +84,13 @@ impl Model {
                 if offset > self.reach {
                     return "nothing".to_owned();
                 }
-                assert_eq!(self.appender.write_at(&caller, 0, &bytes, false), Ok(bytes.len()));
+                assert_eq!(self.appender.write_at(&caller, 0, &bytes), Ok(bytes.len()));
                 self.write(offset, &bytes);
                 format!("append {}", bytes.len())
             }
             4 | 5 => {
                 let size = self.place(random);
-                self.file.truncate(&caller, size as u64, false).unwrap();
+                self.file.truncate(&caller, size as u64).unwrap();
                 self.data.resize(size, 0);
                 format!("ftruncate {size}")
             }
@@ -231,7 +231,7 @@ fn appends_of_several_threads_neither_mix_nor_overwrite() {
                     let file = vnode.open(&root(), OpenFlags::WRITE.with(OpenFlags::APPEND)).unwrap();
                     for record in 0..RECORDS {
                         let line = format!("{writer} {record} {}\n", "x".repeat((record * 7 + writer) % 150));
-                        assert_eq!(file.write_at(&root(), 0, line.as_bytes(), false), Ok(line.len()));
+                        assert_eq!(file.write_at(&root(), 0, line.as_bytes()), Ok(line.len()));
                     }
                 });
             }
@@ -262,7 +262,7 @@ fn writers_of_one_block_do_not_undo_each_other() {
                 scope.spawn(move || {
                     let file = vnode.open(&root(), OpenFlags::READ_WRITE).unwrap();
                     for offset in (writer..2000).step_by(THREADS) {
-                        file.write_at(&root(), offset as u64, &[writer as u8 + 1], false).unwrap();
+                        file.write_at(&root(), offset as u64, &[writer as u8 + 1]).unwrap();
                     }
                 });
             }
@@ -292,7 +292,7 @@ fn a_read_that_hangs_keeps_no_other_block_waiting() {
     for (codec, stack) in CODECS.into_iter().filter(|(codec, _)| *codec != "mapped") {
         let file_system = stack(BLOCK, common::layer("faulty", &[], memory()));
         let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
-        assert_eq!(file.write_at(&root(), 0, &[1; 10 * BLOCK], false), Ok(10 * BLOCK), "{codec}");
+        assert_eq!(file.write_at(&root(), 0, &[1; 10 * BLOCK]), Ok(10 * BLOCK), "{codec}");
         let hanging = [("operations", "read"), ("offset", "0-7"), ("times", "1"), ("stop", "yes")];
         faulty("set", &hanging, &file_system);
         let (done, is_done) = std::sync::mpsc::channel();
@@ -300,14 +300,14 @@ fn a_read_that_hangs_keeps_no_other_block_waiting() {
             scope.spawn(|| assert_eq!(file.read_at(&root(), 3, &mut [0; 5]), Ok(5)));
             wait_until_one_hangs(&file_system);
             scope.spawn(|| {
-                assert_eq!(file.write_at(&root(), BLOCK as u64, &[2; BLOCK], false), Ok(BLOCK));
-                assert_eq!(file.write_at(&root(), 2 * BLOCK as u64 + 7, &[3; BLOCK], false), Ok(BLOCK));
+                assert_eq!(file.write_at(&root(), BLOCK as u64, &[2; BLOCK]), Ok(BLOCK));
+                assert_eq!(file.write_at(&root(), 2 * BLOCK as u64 + 7, &[3; BLOCK]), Ok(BLOCK));
                 assert_eq!(file.read_at(&root(), 9 * BLOCK as u64, &mut [0; BLOCK]), Ok(BLOCK));
                 done.send("others").unwrap();
             });
             let others = is_done.recv_timeout(Duration::from_secs(10));
             scope.spawn(|| {
-                assert_eq!(file.write_at(&root(), 10 * BLOCK as u64 - 1, &[4; 2], false), Ok(2));
+                assert_eq!(file.write_at(&root(), 10 * BLOCK as u64 - 1, &[4; 2]), Ok(2));
                 done.send("growth").unwrap();
             });
             let growth = is_done.recv_timeout(Duration::from_millis(50));
@@ -335,7 +335,7 @@ fn readers_and_writers_of_adjacent_ranges_see_their_own_data() {
         let file_system = stack(64, common::layer("faulty", &delayed, memory()));
         let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
         let size = THREADS * RANGE;
-        assert_eq!(file.write_at(&root(), 0, &vec![0; size], false), Ok(size), "{codec}");
+        assert_eq!(file.write_at(&root(), 0, &vec![0; size]), Ok(size), "{codec}");
         thread::scope(|scope| {
             for thread in 0..THREADS {
                 let file = &file;
@@ -343,7 +343,7 @@ fn readers_and_writers_of_adjacent_ranges_see_their_own_data() {
                     let mut read = [0; RANGE];
                     let offset = (thread * RANGE) as u64;
                     for round in 1..=ROUNDS {
-                        assert_eq!(file.write_at(&root(), offset, &[round; RANGE], false), Ok(RANGE), "{codec}");
+                        assert_eq!(file.write_at(&root(), offset, &[round; RANGE]), Ok(RANGE), "{codec}");
                         assert_eq!(file.read_at(&root(), offset, &mut read), Ok(RANGE), "{codec}");
                         assert_eq!(read, [round; RANGE], "{codec}");
                     }
@@ -351,8 +351,8 @@ fn readers_and_writers_of_adjacent_ranges_see_their_own_data() {
             }
             scope.spawn(|| {
                 for _ in 0..ROUNDS / 2 {
-                    assert_eq!(file.write_at(&root(), size as u64 + 70, b"tail", false), Ok(4), "{codec}");
-                    file.truncate(&root(), size as u64, false).unwrap();
+                    assert_eq!(file.write_at(&root(), size as u64 + 70, b"tail"), Ok(4), "{codec}");
+                    file.truncate(&root(), size as u64).unwrap();
                 }
             });
         });
@@ -371,11 +371,11 @@ fn a_write_that_hangs_keeps_no_other_file_waiting() {
     faulty("set", &[("operations", "write"), ("times", "1"), ("stop", "yes")], &file_system);
     let (done, is_done) = std::sync::mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| files[0].write_at(&root(), 0, b"hangs", false).unwrap());
+        scope.spawn(|| files[0].write_at(&root(), 0, b"hangs").unwrap());
         wait_until_one_hangs(&file_system);
         scope.spawn(|| {
             for file in &files[1..] {
-                file.write_at(&root(), 0, b"data", false).unwrap();
+                file.write_at(&root(), 0, b"data").unwrap();
             }
             done.send(()).unwrap();
         });
@@ -397,7 +397,7 @@ fn truncation_while_others_write_and_read_leaves_no_damage() {
                     thread::sleep(Duration::from_micros(round % 7 * 30));
                     match round % 3 {
                         0 => drop(vnode.open(&root(), OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).unwrap()),
-                        1 => file.truncate(&root(), 70, false).unwrap(),
+                        1 => file.truncate(&root(), 70).unwrap(),
                         _ => {
                             let flags = OpenFlags::WRITE.with(OpenFlags::TRUNCATE);
                             let how = Creation { mode: 0o644, flags };
@@ -409,8 +409,8 @@ fn truncation_while_others_write_and_read_leaves_no_damage() {
             });
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    file.write_at(&root(), 1000, b"written", false).unwrap();
-                    file.write_at(&root(), 60, b"written", false).unwrap();
+                    file.write_at(&root(), 1000, b"written").unwrap();
+                    file.write_at(&root(), 60, b"written").unwrap();
                 }
             });
             let mut data = [0; 2000];
@@ -427,7 +427,7 @@ fn sizes_below_are_those_of_whole_blocks_with_their_overhead() {
     let lower = memory();
     let file_system = CODECS[3].1(4096, lower.clone());
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &[1; 5000], false).unwrap();
+    file.write_at(&root(), 0, &[1; 5000]).unwrap();
     let below = lower.root().lookup(&root(), name("file")).unwrap();
     assert_eq!(below.attributes.size, 4096 + 8 + 904 + 8);
     let entry = file_system.root().lookup(&root(), name("file")).unwrap();
@@ -440,8 +440,8 @@ fn holes_stay_holes_where_the_layer_keeps_them() {
     for (codec, stack) in [CODECS[1], CODECS[3]] {
         let file_system = stack(4096, memory());
         let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-        file.write_at(&root(), FAR, b"end", false).unwrap();
-        file.truncate(&root(), FAR * 2 + 5, false).unwrap();
+        file.write_at(&root(), FAR, b"end").unwrap();
+        file.truncate(&root(), FAR * 2 + 5).unwrap();
         let attributes = file.getattr(&root()).unwrap();
         assert_eq!(attributes.size, FAR * 2 + 5, "{codec}");
         assert!(attributes.blocks < 100, "{codec} takes {} blocks", attributes.blocks);
@@ -463,7 +463,7 @@ fn no_hole_is_found_past_the_end_that_others_give_a_file_meanwhile() {
         let cutting = stacked(Cutting { left: AtomicUsize::new(left), size: below }, memory());
         let file_system = CODECS[3].1(4096, cutting);
         let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-        file.write_at(&root(), 0, &[1; WHOLE as usize], false).unwrap();
+        file.write_at(&root(), 0, &[1; WHOLE as usize]).unwrap();
         let hole = file.seek(&root(), offset, SeekTarget::Hole);
         let size = file.getattr(&root()).unwrap().size;
         let expected = if offset < size { Ok(size) } else { Err(Errno::ENXIO) };
@@ -476,16 +476,16 @@ fn damaged_blocks_are_told_and_their_neighbours_stay_readable() {
     let lower = memory();
     let file_system = CODECS[3].1(64, lower.clone());
     let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, &[7; 200], false).unwrap();
+    file.write_at(&root(), 0, &[7; 200]).unwrap();
     let below = lower.root().lookup(&root(), name("file")).unwrap().vnode;
     let below = below.open(&root(), OpenFlags::READ_WRITE).unwrap();
-    below.write_at(&root(), 72 + 20, b"!", false).unwrap();
+    below.write_at(&root(), 72 + 20, b"!").unwrap();
     let mut read = [0; 64];
     assert_eq!(file.read_at(&root(), 0, &mut read), Ok(64));
     assert_eq!(file.read_at(&root(), 64, &mut read), Err(Errno::EBADMSG));
     assert_eq!(file.read_at(&root(), 128, &mut read), Ok(64));
-    assert_eq!(file.write_at(&root(), 70, b"part", false), Err(Errno::EBADMSG), "the rest of the block would be lost");
-    assert_eq!(file.write_at(&root(), 64, &[8; 64], false), Ok(64), "a whole block can be written anew");
+    assert_eq!(file.write_at(&root(), 70, b"part"), Err(Errno::EBADMSG), "the rest of the block would be lost");
+    assert_eq!(file.write_at(&root(), 64, &[8; 64]), Ok(64), "a whole block can be written anew");
     assert_eq!(file.read_at(&root(), 64, &mut read), Ok(64));
 }
 
@@ -493,16 +493,16 @@ fn damaged_blocks_are_told_and_their_neighbours_stay_readable() {
 fn how_a_file_was_opened_still_counts() {
     let file_system = CODECS[3].1(64, memory());
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, b"data", false).unwrap();
+    file.write_at(&root(), 0, b"data").unwrap();
     let reader = vnode.open(&root(), OpenFlags::READ).unwrap();
     let writer = vnode.open(&root(), OpenFlags::WRITE).unwrap();
-    assert_eq!(reader.write_at(&root(), 0, b"x", false), Err(Errno::EBADF));
-    assert_eq!(reader.truncate(&root(), 0, false), Err(Errno::EINVAL));
+    assert_eq!(reader.write_at(&root(), 0, b"x"), Err(Errno::EBADF));
+    assert_eq!(reader.truncate(&root(), 0), Err(Errno::EINVAL));
     assert_eq!(reader.allocate(&root(), AllocateMode::ALLOCATE, 0, 10), Err(Errno::EBADF));
     assert_eq!(writer.read_at(&root(), 0, &mut [0; 4]), Err(Errno::EBADF));
     assert_eq!(reader.copy_range(&root(), 0, &writer, 0, 4), Err(Errno::EXDEV));
     assert_eq!(writer.allocate(&root(), AllocateMode::COLLAPSE_RANGE, 0, 64), Err(Errno::EOPNOTSUPP));
-    assert_eq!(writer.write_at(&root(), i64::MAX as u64, b"x", false), Err(Errno::EFBIG));
+    assert_eq!(writer.write_at(&root(), i64::MAX as u64, b"x"), Err(Errno::EFBIG));
 }
 
 #[test]
@@ -512,10 +512,10 @@ fn who_may_only_write_may_write_part_of_a_block() {
         let (vnode, file) = create(&file_system.root(), &root(), "drop", 0o622);
         let changes = SetAttributes { mode: Some(0o622), ..SetAttributes::default() };
         vnode.setattr(&root(), &changes).unwrap();
-        file.write_at(&root(), 0, &[b'a'; 100], false).unwrap();
+        file.write_at(&root(), 0, &[b'a'; 100]).unwrap();
         assert!(matches!(vnode.open(&user(7), OpenFlags::READ), Err(Errno::EACCES)), "{codec}");
         let writer = vnode.open(&user(7), OpenFlags::WRITE).unwrap();
-        writer.write_at(&user(7), 98, b"bcd", false).unwrap();
+        writer.write_at(&user(7), 98, b"bcd").unwrap();
         assert_eq!(writer.read_at(&user(7), 0, &mut [0; 4]), Err(Errno::EBADF));
         assert_eq!(contents(&vnode, &root())[95..], *b"aaabcd", "{codec}");
         let cut = SetAttributes { size: Some(3), ..SetAttributes::default() };
@@ -523,7 +523,7 @@ fn who_may_only_write_may_write_part_of_a_block() {
         assert_eq!(contents(&vnode, &root()), b"aaa");
         vnode.setattr(&root(), &SetAttributes { mode: Some(0o600), ..SetAttributes::default() }).unwrap();
         assert_eq!(vnode.setattr(&user(7), &cut), Err(Errno::EACCES));
-        writer.truncate(&user(7), 2, false).unwrap();
+        writer.truncate(&user(7), 2).unwrap();
         assert_eq!(contents(&vnode, &root()), b"aa", "an open file stays as it was opened");
     }
 }
@@ -553,10 +553,10 @@ fn a_full_disk_leaves_what_was_written_readable() {
                 let file_system = stack(block_size, small_memory(5 * 4096));
                 let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
                 let mut data = vec![b'a'; first];
-                file.write_at(&root(), 0, &data, false).unwrap();
+                file.write_at(&root(), 0, &data).unwrap();
                 loop {
                     let more: Vec<u8> = (0..random.usize(1..9000)).map(|_| random.u8(1..)).collect();
-                    match file.write_at(&root(), data.len() as u64, &more, false) {
+                    match file.write_at(&root(), data.len() as u64, &more) {
                         Ok(length) => data.extend_from_slice(&more[..length]),
                         Err(error) => {
                             assert_eq!(error, Errno::ENOSPC);
@@ -579,9 +579,9 @@ fn what_fails_for_want_of_space_leaves_the_size() {
     let stack = CODECS[2].1;
     let file_system = stack(64, small_memory(8 * 4096));
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
-    file.write_at(&root(), 0, b"some", false).unwrap();
-    assert_eq!(file.write_at(&root(), 1 << 20, b"x", false), Err(Errno::ENOSPC));
-    assert_eq!(file.truncate(&root(), 1 << 20, false), Err(Errno::ENOSPC));
+    file.write_at(&root(), 0, b"some").unwrap();
+    assert_eq!(file.write_at(&root(), 1 << 20, b"x"), Err(Errno::ENOSPC));
+    assert_eq!(file.truncate(&root(), 1 << 20), Err(Errno::ENOSPC));
     assert_eq!(file.allocate(&root(), AllocateMode::ZERO_RANGE, 0, 1 << 20), Err(Errno::ENOSPC));
     assert_eq!(contents(&vnode, &root()), b"some");
 }
@@ -593,9 +593,9 @@ fn a_file_that_cannot_be_cut_stays_whole() {
         let file_system = stack(64, vnode::layer::stack(Stuck, memory()));
         let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
         let data: Vec<u8> = (0..150).collect();
-        file.write_at(&root(), 0, &data, false).unwrap();
+        file.write_at(&root(), 0, &data).unwrap();
         for size in [10, 64, 100, 140] {
-            assert_eq!(file.truncate(&root(), size, false), Err(Errno::EIO), "{codec}");
+            assert_eq!(file.truncate(&root(), size), Err(Errno::EIO), "{codec}");
             assert_eq!(contents(&vnode, &root()), data, "{codec}");
         }
     }
@@ -609,10 +609,10 @@ type Change = fn(&OpenFileRef, &Caller) -> vnode::Result<Option<usize>>;
 fn what_is_cancelled_at_any_step_leaves_the_file_readable_and_as_it_was() {
     const NEW: [u8; 150] = [9; 150];
     let changes: [(&str, Change); 5] = [
-        ("beyond the end", |file, caller| file.write_at(caller, 500, &NEW, false).map(Some)),
-        ("within", |file, caller| file.write_at(caller, 30, &NEW, false).map(Some)),
-        ("grow", |file, caller| file.truncate(caller, 700, false).map(|()| None)),
-        ("cut", |file, caller| file.truncate(caller, 100, false).map(|()| None)),
+        ("beyond the end", |file, caller| file.write_at(caller, 500, &NEW).map(Some)),
+        ("within", |file, caller| file.write_at(caller, 30, &NEW).map(Some)),
+        ("grow", |file, caller| file.truncate(caller, 700).map(|()| None)),
+        ("cut", |file, caller| file.truncate(caller, 100).map(|()| None)),
         ("allocate", |file, caller| file.allocate(caller, AllocateMode::from_bits(0), 0, 600).map(|()| None)),
     ];
     let old: Vec<u8> = (1..=200).collect();
@@ -623,7 +623,7 @@ fn what_is_cancelled_at_any_step_leaves_the_file_readable_and_as_it_was() {
             let steps = Arc::new(Steps::default());
             let file_system = put_on(64, vnode::layer::stack(Stepwise(Arc::clone(&steps)), memory()));
             let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
-            file.write_at(&root(), 0, &old, false).unwrap();
+            file.write_at(&root(), 0, &old).unwrap();
             (steps, vnode, file)
         };
         let (steps, vnode, file) = scene();

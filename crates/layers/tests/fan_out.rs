@@ -105,11 +105,11 @@ impl Layer for Broken {
         "broken"
     }
 
-    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(Errno::ENOSPC);
         }
-        let written = file.forward_write_at(caller, offset, data, kill)?;
+        let written = file.forward_write_at(caller, offset, data)?;
         if self.is_broken.load(Ordering::Relaxed) { Err(Errno::EIO) } else { Ok(written) }
     }
 }
@@ -122,10 +122,10 @@ fn a_branch_that_may_have_what_another_refused_fails() {
     let (_, file) = create(&mirror.root(), &root(), "file", 0o644);
     broken.is_broken.store(true, Ordering::Relaxed);
     full.is_full.store(true, Ordering::Relaxed);
-    let written = file.write_at(&root(), 0, b"data", false);
+    let written = file.write_at(&root(), 0, b"data");
     broken.is_broken.store(false, Ordering::Relaxed);
     full.is_full.store(false, Ordering::Relaxed);
-    file.write_at(&root(), 4, b"more", false).unwrap();
+    file.write_at(&root(), 4, b"more").unwrap();
     let of = |branch: &FileSystemRef| common::contents(&common::walk(branch, &root(), "file").unwrap().vnode, &root());
     assert_eq!(written, Err(Errno::ENOSPC));
     assert_eq!(of(&first), b"data", "it is not used any more");
@@ -141,7 +141,7 @@ fn a_truncating_creation_and_a_write_come_in_one_order_in_all_branches() {
     *before.0.lock().unwrap() = Some(Box::new(move || {
         let (done, is_done) = channel();
         std::thread::spawn(move || {
-            let _ = done.send(file.write_at(&root(), 0, b"data", false));
+            let _ = done.send(file.write_at(&root(), 0, b"data"));
         });
         let _ = is_done.recv_timeout(Duration::from_millis(300));
     }));

@@ -53,12 +53,12 @@ impl Step {
     fn run(&self, vnode: &VnodeRef, file: &OpenFileRef) -> Result<usize> {
         let caller = root();
         match self {
-            Self::Write(offset, bytes) => file.write_at(&caller, *offset as u64, bytes, false),
+            Self::Write(offset, bytes) => file.write_at(&caller, *offset as u64, bytes),
             Self::Append(bytes) => {
                 let appender = vnode.open(&caller, OpenFlags::WRITE.with(OpenFlags::APPEND))?;
-                appender.write_at(&caller, 0, bytes, false)
+                appender.write_at(&caller, 0, bytes)
             }
-            Self::Truncate(size) => file.truncate(&caller, *size as u64, false).map(|()| 0),
+            Self::Truncate(size) => file.truncate(&caller, *size as u64).map(|()| 0),
             Self::SetSize(size) => {
                 let changes = SetAttributes { size: Some(*size as u64), ..SetAttributes::default() };
                 vnode.setattr(&caller, &changes).map(|_| 0)
@@ -138,7 +138,7 @@ fn try_steps(
                 let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
                 let size = random.usize(1..4 * block);
                 let mut data = bytes(&mut random, size);
-                assert_eq!(file.write_at(&root(), 0, &data, false), Ok(size));
+                assert_eq!(file.write_at(&root(), 0, &data), Ok(size));
                 for _ in 0..8 {
                     let step = Step::any(&mut random, data.len(), block);
                     start(&lower, &mut random);
@@ -227,12 +227,12 @@ fn padding_takes_no_room() {
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
     let bytes = |from: u8, length: usize| (0..length).map(|index| from + (index % 20) as u8).collect::<Vec<u8>>();
     // Each block needs 4 pages and a few bytes of the 9 that it may have.
-    assert_eq!(file.write_at(&root(), 0, &bytes(1, 16_384), false), Ok(16_384));
+    assert_eq!(file.write_at(&root(), 0, &bytes(1, 16_384)), Ok(16_384));
     assert_eq!(vnode.getattr(&root()).unwrap().blocks, 5 * 8);
-    assert_eq!(file.write_at(&root(), 16_384, &bytes(1, 10_000), false), Ok(10_000));
+    assert_eq!(file.write_at(&root(), 16_384, &bytes(1, 10_000)), Ok(10_000));
     assert_eq!(vnode.getattr(&root()).unwrap().blocks, 8 * 8);
-    assert_eq!(file.write_at(&root(), 26_384, &bytes(230, 6_000), false), Err(Errno::ENOSPC));
-    assert_eq!(file.write_at(&root(), 0, &[0; 16_384], false), Ok(16_384));
+    assert_eq!(file.write_at(&root(), 26_384, &bytes(230, 6_000)), Err(Errno::ENOSPC));
+    assert_eq!(file.write_at(&root(), 0, &[0; 16_384]), Ok(16_384));
     assert_eq!(vnode.getattr(&root()).unwrap().blocks, 4 * 8, "what is no longer needed is a hole");
-    assert_eq!(file.write_at(&root(), 26_384, &bytes(230, 6_000), false), Ok(6_000));
+    assert_eq!(file.write_at(&root(), 26_384, &bytes(230, 6_000)), Ok(6_000));
 }

@@ -18,7 +18,7 @@ fn below() -> FileSystemRef {
     let lower = memory();
     let directory = lower.root().mkdir(&root(), name("d"), 0o755).unwrap().vnode;
     let (file, open) = create(&directory, &root(), "file", 0o640);
-    open.write_at(&root(), 0, b"data", false).unwrap();
+    open.write_at(&root(), 0, b"data").unwrap();
     for vnode in [&directory, &file] {
         vnode.setattr(&root(), &SetAttributes { uid: Some(1000), gid: Some(1000), ..NONE }).unwrap();
     }
@@ -147,7 +147,7 @@ fn squashed_callers_are_others() {
     let all = layer("map", &[("squash", "all"), ("squash-user", "1000"), ("squash-group", "1000")], lower.clone());
     let directory = walk(&all, &user(3), "d").unwrap().vnode;
     let (_, file) = create(&directory, &user(3), "new", 0o600);
-    file.write_at(&user(3), 0, b"x", false).unwrap();
+    file.write_at(&user(3), 0, b"x").unwrap();
     assert_eq!(seen(&lower, &root(), "d/new"), (1000, 1000, 0o600));
     let no_root = layer("map", &[("squash", "root")], lower);
     let file = walk(&no_root, &root(), "d/file").unwrap().vnode;
@@ -166,7 +166,7 @@ fn new_objects_get_what_the_options_say() {
     let upper = layer("map", &options, lower.clone());
     let directory = walk(&upper, &user(1000), "d").unwrap().vnode;
     let (_, file) = create(&directory, &user(1000), "new", 0o666);
-    file.write_at(&user(1000), 0, b"open files stay usable", false).unwrap();
+    file.write_at(&user(1000), 0, b"open files stay usable").unwrap();
     directory.mkdir(&user(1000), name("sub"), 0o700).unwrap();
     directory.symlink(&user(1000), name("symlink"), b"x").unwrap();
     let tmpfile = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
@@ -200,7 +200,7 @@ fn creation_in_a_view_follows_unix() {
     assert_eq!(symlink.map(drop), Err(Errno::ELOOP));
     // A new file may be written to whatever its mode says.
     let created = directory.create(&user(2000), name("r"), &how(0o444, OpenFlags::WRITE)).unwrap();
-    assert_eq!(created.file.write_at(&user(2000), 0, b"x", false), Ok(1));
+    assert_eq!(created.file.write_at(&user(2000), 0, b"x"), Ok(1));
     // Set-group-id directories hand their group on.
     directory.setattr(&root(), &SetAttributes { mode: Some(0o2777), ..NONE }).unwrap();
     let made = directory.mkdir(&user(3), name("sub"), 0o755).unwrap();
@@ -278,11 +278,36 @@ fn writing_takes_set_id_bits_away_though_the_server_writes() {
     let file = walk(&upper, &root(), "d/file").unwrap().vnode;
     file.setattr(&root(), &SetAttributes { mode: Some(0o4755), ..NONE }).unwrap();
     let open = file.open(&user(3), OpenFlags::WRITE).unwrap();
-    open.write_at(&user(3), 0, b"evil", false).unwrap();
+    open.write_at(&user(3), 0, b"evil").unwrap();
     assert_eq!(file.getattr(&root()).unwrap().mode & 0o7000, 0);
     file.setattr(&root(), &SetAttributes { mode: Some(0o4755), ..NONE }).unwrap();
     file.setattr(&user(3), &SetAttributes { size: Some(0), ..NONE }).unwrap();
     assert_eq!(file.getattr(&root()).unwrap().mode & 0o7000, 0);
+    type Change<'a> = (&'static str, &'a dyn Fn(&Caller));
+    let changes: [Change<'_>; 5] = [
+        ("truncate", &|caller| open.truncate(caller, 9).unwrap()),
+        ("open with O_TRUNC", &|caller| {
+            file.open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop).unwrap();
+        }),
+        ("create an existing file with O_TRUNC", &|caller| {
+            let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+            walk(&upper, &root(), "d").unwrap().vnode.create(caller, name("file"), &how).map(drop).unwrap();
+        }),
+        ("fallocate", &|caller| open.allocate(caller, vnode::AllocateMode::ALLOCATE, 0, 100).unwrap()),
+        ("copy_file_range", &|caller| {
+            let source = file.open(&root(), OpenFlags::READ).unwrap();
+            open.truncate(&root(), 100).unwrap();
+            assert_eq!(source.copy_range(caller, 0, &open, 50, 5), Ok(5));
+        }),
+    ];
+    for (operation, change) in changes {
+        // The superuser keeps the bits, whom the layer maps to itself, unless it kills them.
+        for (caller, bits) in [(user(3), 0), (root(), 0o4000), (root().killing_privileges(), 0)] {
+            file.setattr(&root(), &SetAttributes { mode: Some(0o4755), ..NONE }).unwrap();
+            change(&caller);
+            assert_eq!(file.getattr(&root()).unwrap().mode & 0o7000, bits, "{operation}");
+        }
+    }
 }
 
 #[test]

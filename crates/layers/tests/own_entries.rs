@@ -37,7 +37,7 @@ fn shown(directory: &VnodeRef) -> BTreeSet<String> {
 
 fn create(directory: &VnodeRef, text: &str) -> Result<()> {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
-    directory.create(&root(), name(text), &how)?.file.write_at(&root(), 0, b"data", false).map(drop)
+    directory.create(&root(), name(text), &how)?.file.write_at(&root(), 0, b"data").map(drop)
 }
 
 /// Removes what is shown below a directory.
@@ -390,7 +390,7 @@ fn nobody_has_the_server_write_to_another_file() {
     // A file of user 1 with a name where only user 1 may change names, and another in a directory that all may change.
     let home = lower.root().mkdir(&user(1), name("home"), 0o700).unwrap().vnode;
     let (precious, file) = common::create(&home, &user(1), "precious", 0o600);
-    file.write_at(&user(1), 0, b"precious", false).unwrap();
+    file.write_at(&user(1), 0, b"precious").unwrap();
     let caller = Caller::with_groups(1, 1, &[], 0);
     let shared = lower.root().mkdir(&caller, name("shared"), 0o777).unwrap().vnode;
     shared.link(&user(1), &precious, name("name")).unwrap();
@@ -517,7 +517,7 @@ fn the_value_of_a_directory_is_stored_before_anything_in_it_can_be() {
     let file_system = veil(stack(syncs.clone(), memory()));
     let top = file_system.root().mkdir(&root(), name("top"), 0o755).unwrap().vnode;
     let (_, file) = common::create(&top, &root(), &"long".repeat(50), 0o644);
-    file.write_at(&root(), 0, b"data", false).unwrap();
+    file.write_at(&root(), 0, b"data").unwrap();
     let before = syncs.0.load(Ordering::Relaxed);
     file.fsync(&root(), false).unwrap();
     top.open_directory(&root()).unwrap().fsync(&root(), false).unwrap();

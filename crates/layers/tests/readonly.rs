@@ -11,7 +11,7 @@ use vnode::{
 fn every_change_is_refused_and_nothing_changes() {
     let lower = memory();
     let (_, file) = create(&lower.root(), &root(), "file", 0o666);
-    file.write_at(&root(), 0, b"data", false).unwrap();
+    file.write_at(&root(), 0, b"data").unwrap();
     lower.root().mkdir(&root(), name("directory"), 0o755).unwrap();
     let upper = layer("readonly", &[], lower.clone());
     let top = upper.root();
@@ -41,8 +41,8 @@ fn every_change_is_refused_and_nothing_changes() {
         ];
         assert!(results.iter().all(|result| *result == Err(Errno::EROFS)), "{results:?}");
         let open = vnode.open(&caller, OpenFlags::READ).unwrap();
-        assert_eq!(open.write_at(&caller, 0, b"x", false), Err(Errno::EROFS));
-        assert_eq!(open.truncate(&caller, 0, false), Err(Errno::EROFS));
+        assert_eq!(open.write_at(&caller, 0, b"x"), Err(Errno::EROFS));
+        assert_eq!(open.truncate(&caller, 0), Err(Errno::EROFS));
         assert_eq!(open.allocate(&caller, AllocateMode::ALLOCATE, 0, 1), Err(Errno::EROFS));
         assert_eq!(contents(&vnode, &caller), b"data");
         assert_eq!(vnode.access(&caller, AccessMode::READ), Ok(()));

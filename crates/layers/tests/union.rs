@@ -49,7 +49,7 @@ fn writing_copies_the_file_with_all_above_it_and_nothing_else_changes() {
     let reader = node.open(&server(), OpenFlags::READ).unwrap();
     assert_eq!(list(&scene.branches[0], ""), [""; 0], "reading makes nothing");
     let writer = node.open(&server(), OpenFlags::WRITE).unwrap();
-    writer.write_at(&server(), 0, b"9", false).unwrap();
+    writer.write_at(&server(), 0, b"9").unwrap();
     assert_eq!(read(&scene.union, "d/e/x").unwrap(), "9:d/e/x");
     assert_eq!(read(&scene.branches[0], "d/e/x").unwrap(), "9:d/e/x");
     assert_eq!(read(&scene.branches[1], "d/e/x").unwrap(), "1:d/e/x");

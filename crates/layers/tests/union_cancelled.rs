@@ -30,11 +30,11 @@ fn scene(options: &[(&str, &str)]) -> (FileSystemRef, FileSystemRef, Arc<Steps>)
     let ((left, d), (right, beside)) = (lower(), lower());
     let (vnode, file) = create(&d, &root(), "file", 0o640);
     let data: Vec<u8> = (0..FILE_BYTES).map(|number| (number % 251) as u8).collect();
-    file.write_at(&root(), 0, &data, false).unwrap();
+    file.write_at(&root(), 0, &data).unwrap();
     vnode.setxattr(&root(), b"user.note", b"value", XattrMode::Set).unwrap();
-    create(&d, &root(), "small", 0o644).1.write_at(&root(), 0, b"small", false).unwrap();
+    create(&d, &root(), "small", 0o644).1.write_at(&root(), 0, b"small").unwrap();
     d.mkdir(&root(), name("empty"), 0o755).unwrap();
-    create(&beside, &root(), "far", 0o644).1.write_at(&root(), 0, b"far", false).unwrap();
+    create(&beside, &root(), "far", 0o644).1.write_at(&root(), 0, b"far").unwrap();
     let stepwise = |tree| stack(Stepwise(Arc::clone(&steps)), tree) as FileSystemRef;
     let branches =
         vec![(ReadWrite, stepwise(Arc::clone(&upper))), (ReadOnly, stepwise(left)), (ReadOnly, stepwise(right))];
@@ -77,7 +77,7 @@ type Operation = fn(&FileSystemRef, &Caller) -> Result<()>;
 const OPERATIONS: [(&str, Operation); 11] = [
     ("append", |union, caller| {
         let file = walk(union, caller, "d/file")?.vnode.open(caller, OpenFlags::READ_WRITE)?;
-        file.write_at(caller, FILE_BYTES as u64, b"more", false).map(drop)
+        file.write_at(caller, FILE_BYTES as u64, b"more").map(drop)
     }),
     ("mode", |union, caller| {
         let mode = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
@@ -160,7 +160,7 @@ fn metadata_only_copies_are_cancelled_at_any_step() {
 /// A union whose file takes long to be copied, with the branch that it is copied to.
 fn slow_scene(rule: &str) -> (FileSystemRef, FileSystemRef, FileSystemRef) {
     let (upper, lower) = (memory(), memory());
-    create(&lower.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &vec![7; FILE_BYTES], false).unwrap();
+    create(&lower.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &vec![7; FILE_BYTES]).unwrap();
     let slow = layer("faulty", &[("operations", "read"), (rule, if rule == "stop" { "yes" } else { "200" })], lower);
     let scene = joined_with(&[], vec![(ReadWrite, Arc::clone(&upper)), (ReadOnly, Arc::clone(&slow))]);
     (scene.union, upper, slow)

@@ -133,7 +133,7 @@ fn write_to_branch_that_became_read_only_copies_up() {
     let ino = node.getattr(&server()).unwrap().ino;
     scene.tell("add", &[("branch", "new=rw"), ("at", "0")]).unwrap();
     scene.tell("mode", &[("branch", "branch 0"), ("mode", "ro")]).unwrap();
-    writer.write_at(&server(), 0, b"new", false).unwrap();
+    writer.write_at(&server(), 0, b"new").unwrap();
     assert_eq!((read_text(&reader), read_text(&writer)), ("new/x".to_owned(), "new/x".to_owned()));
     assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "0:d/x");
     assert_eq!(read(&new, "d/x").unwrap(), "new/x");
@@ -151,7 +151,7 @@ fn held_locks_move_with_a_copy() {
     // Closing another descriptor of the file releases what was taken through the first.
     second.flush(&server(), LockOwner(2)).unwrap();
     let writer = open(OpenFlags::READ_WRITE);
-    writer.write_at(&server(), 0, b"new", false).unwrap();
+    writer.write_at(&server(), 0, b"new").unwrap();
     let in_the_way = |start| {
         let exclusive = Lock { kind: LockKind::Exclusive, ..lock(start) };
         writer.test_lock(&server(), LockOwner(3), &exclusive).unwrap().is_some()
@@ -172,7 +172,7 @@ fn locks_replaced_through_another_open_file_are_not_reacquired() {
     set(&second, lock(LockKind::Shared, 6, 7));
     set(&first, lock(LockKind::Unlock, 8, 8));
     let writer = open(OpenFlags::READ_WRITE);
-    writer.write_at(&server(), 0, b"new", false).unwrap();
+    writer.write_at(&server(), 0, b"new").unwrap();
     let is_locked =
         |at| writer.test_lock(&server(), LockOwner(3), &lock(LockKind::Exclusive, at, at)).unwrap().is_some();
     let locked: Vec<u64> = (0..12).filter(|at| is_locked(*at)).collect();
@@ -254,7 +254,7 @@ fn original_reappears_when_its_copy_is_removed_in_the_branch() {
     let scene = scene(&[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x"])]);
     let known = at(&scene.union, "d/x").unwrap();
     let file = known.open(&server(), OpenFlags::READ_WRITE).unwrap();
-    file.write_at(&server(), 0, b"new", false).unwrap();
+    file.write_at(&server(), 0, b"new").unwrap();
     assert_eq!(read(&scene.union, "d/x").unwrap(), "new/x");
     at(&scene.branches[0], "d").unwrap().unlink(&server(), name("x")).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -264,7 +264,7 @@ fn original_reappears_when_its_copy_is_removed_in_the_branch() {
     }
     // It can be written again, also by what was known before.
     let file = known.open(&server(), OpenFlags::READ_WRITE).unwrap();
-    file.write_at(&server(), 0, b"two", false).unwrap();
+    file.write_at(&server(), 0, b"two").unwrap();
     assert_eq!(read(&scene.union, "d/x").unwrap(), "two/x");
     assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "two/x");
 }
@@ -438,6 +438,6 @@ fn failed_open_does_not_truncate() {
         assert!(copied.is_err() || copied == Ok(Vec::new()), "{copied:?}");
     }
     let opened = at(&scene.union, "d/f").unwrap().open(&server(), OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE));
-    opened.unwrap().write_at(&server(), 0, b"new", false).unwrap();
+    opened.unwrap().write_at(&server(), 0, b"new").unwrap();
     assert_eq!(read(&scene.union, "d/f").unwrap(), "new");
 }

@@ -222,7 +222,7 @@ fn open_file_continues_in_a_copy_once_its_branch_holds_foreign_data() {
     // Only written to: nothing that is asked by its name makes the union look.
     while at(&reader.branches[0], "more").is_err() && Instant::now() < deadline {
         list(&reader.union, "");
-        file.write_at(&server(), 0, b"new", false).unwrap();
+        file.write_at(&server(), 0, b"new").unwrap();
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(at(&reader.branches[0], "more").is_ok(), "it is copied");

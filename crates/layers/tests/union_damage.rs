@@ -141,7 +141,7 @@ fn make(root: &VnodeRef, text: &str, random: &mut Rng) -> Result<()> {
         2 | 3 => {
             let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
             let made = place.create(&server, name, &how)?;
-            write_fully(&*made.file, &server, 0, text.as_bytes(), false)
+            write_fully(&*made.file, &server, 0, text.as_bytes())
         }
         4 => place.symlink(&server, name, text.as_bytes()).map(drop),
         _ => {
@@ -170,7 +170,7 @@ fn change(union: &FileSystemRef, text: &str, random: &mut Rng) -> Result<()> {
         }
         7 => {
             let file = place.lookup(&server, name)?.vnode.open(&server, OpenFlags::READ_WRITE)?;
-            write_fully(&*file, &server, 0, text.as_bytes(), false)
+            write_fully(&*file, &server, 0, text.as_bytes())
         }
         8 => place.mknod(&server, name, FileKind::CharacterDevice, 0o600, Device::default()).map(drop),
         9 => {
@@ -226,7 +226,7 @@ fn data(file: &VnodeRef) -> Result<Vec<u8>> {
 
 fn replace_data(file: &VnodeRef, data: &[u8]) -> Result<()> {
     let file = file.open(&server(), OpenFlags::WRITE.with(OpenFlags::TRUNCATE))?;
-    write_fully(&*file, &server(), 0, data, false)
+    write_fully(&*file, &server(), 0, data)
 }
 
 /// The marks of an object.

@@ -185,7 +185,7 @@ const INDEPENDENT_OPERATIONS: &[Operation] = &[
     }),
     ("write what is on the left", |look_up_vnodes| {
         let file = look_up_vnodes.left.open(&server(), OpenFlags::READ_WRITE)?;
-        file.write_at(&server(), 0, b"new", false).map(drop)
+        file.write_at(&server(), 0, b"new").map(drop)
     }),
     ("change the mode of what is on the left", |look_up_vnodes| {
         let changes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
@@ -259,7 +259,7 @@ fn cached_file_of_failed_branch_returns_eio() {
         for time in 0..2 {
             let answers = [
                 open.read_at(&server(), 0, &mut [0; 10]).map(drop),
-                open.write_at(&server(), 0, b"new", false).map(drop),
+                open.write_at(&server(), 0, b"new").map(drop),
                 open.getattr(&server()).map(drop),
                 open.fsync(&server(), false),
                 look_up_vnodes.own.getattr(&server()).map(drop),

@@ -47,7 +47,7 @@ fn write(directory: &VnodeRef, text: &str, bytes: usize, salt: u8) -> VnodeRef {
     let server = Caller::server();
     let how = Creation { mode: 0o644, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
     let created = directory.create(&server, name(text), &how).unwrap_or_else(|error| panic!("{text}: {error}"));
-    write_fully(&*created.file, &server, 0, &pattern(bytes, salt), false).unwrap();
+    write_fully(&*created.file, &server, 0, &pattern(bytes, salt)).unwrap();
     created.entry.vnode
 }
 

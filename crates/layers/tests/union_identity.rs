@@ -196,7 +196,7 @@ fn branch_is_recognized_by_any_spelling_of_its_path() {
     fs::hard_link(scene.path("right/one"), scene.path("right/other")).unwrap();
     let append = |union: &FileSystemRef, path: &str| {
         let file = at(union, path).vnode.open(&Caller::server(), OpenFlags::READ_WRITE).unwrap();
-        file.write_at(&Caller::server(), 0, b"CHANGED!", false).unwrap();
+        file.write_at(&Caller::server(), 0, b"CHANGED!").unwrap();
     };
     let union = scene.join(&[("left", ReadWrite), ("right", ReadOnly)]);
     append(&union, "one");

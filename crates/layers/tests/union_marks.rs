@@ -155,7 +155,7 @@ fn objects_with_the_same_claimed_identity_stay_distinct() {
             assert_ne!(found.attributes.ino, held.attributes.ino);
             for path in [second, first] {
                 let file = at(&union, path).vnode.open(&Caller::server(), vnode::OpenFlags::READ_WRITE).unwrap();
-                file.write_at(&Caller::server(), 0, b"new", false).unwrap();
+                file.write_at(&Caller::server(), 0, b"new").unwrap();
                 at(&union, path).vnode.setattr(&Caller::server(), &change).unwrap();
             }
             drop((union, held, found));

@@ -149,7 +149,7 @@ fn locks_survive_copies_and_layer_changes() {
     let chmod = |scene: &Scene| scene.chmod("d/f");
     let fill = |scene: &Scene| {
         let writer = scene.at("d/f").open(&server(), OpenFlags::READ_WRITE).unwrap();
-        writer.write_at(&server(), 0, b"new", false).unwrap();
+        writer.write_at(&server(), 0, b"new").unwrap();
     };
     let snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "s")]).unwrap());
     let second_snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "t")]).unwrap());
@@ -277,7 +277,7 @@ fn opening_for_writing_fills_in_data() {
     assert_eq!(fs::read(scene.path("left/d/f")).unwrap(), DATA);
     assert_eq!(fs::metadata(scene.path("left/d/f")).unwrap().ino(), ino, "it is the same file");
     assert_eq!(fs::read_dir(scene.path("left/.wh..wh.plyfs/work")).unwrap().count(), 0);
-    writer.write_at(&server(), 3, b"new", false).unwrap();
+    writer.write_at(&server(), 3, b"new").unwrap();
     let mut found = [0; 6];
     reader.read_at(&server(), 1, &mut found).unwrap();
     assert_eq!(&found, b"\x07\x07new\x07");
@@ -298,7 +298,7 @@ fn concurrent_readers_see_data_while_they_are_filled_in() {
             for index in 0..2 {
                 threads.spawn(move || {
                     let file = scene.at("d/f").open(&server(), OpenFlags::READ_WRITE).unwrap();
-                    assert_eq!(file.write_at(&server(), 5000 * (index + 1), &[9; 5000], false), Ok(5000));
+                    assert_eq!(file.write_at(&server(), 5000 * (index + 1), &[9; 5000]), Ok(5000));
                 });
                 threads.spawn(move || (0..20).for_each(|_| check(&scene.read("d/f").unwrap())));
                 threads.spawn(|| {
@@ -656,7 +656,7 @@ fn snapshots_keep_and_fill_in_data() {
             let own =
                 own.iter().find(|path| path.exists() && path.metadata().unwrap().mode() & 0o777 == 0o640).unwrap();
             assert_eq!((fs::read(own).unwrap(), has_attribute(own, METACOPY_XATTR)), (DATA.into(), false));
-            writer.write_at(&server(), 0, b"new", false).unwrap();
+            writer.write_at(&server(), 0, b"new").unwrap();
             assert_eq!(&scene.read("own").unwrap()[..4], b"new\x07");
         }
         assert_eq!(scene.at("own").getattr(&server()).unwrap().mode, if end == "restore" { mode } else { 0o640 });
@@ -685,7 +685,7 @@ fn layer_with_missing_data_is_not_merged() {
 fn copy_without_room_for_data_moves_to_another_branch() {
     let (large, small, lower) = (memory(), small_memory(16 << 10), memory());
     let file = lower.root().create(&server(), name("f"), &creation()).unwrap().file;
-    file.write_at(&server(), 0, &[7; 100_000], false).unwrap();
+    file.write_at(&server(), 0, &[7; 100_000]).unwrap();
     for when_full in ["fail", "move"] {
         let branch = |file_system: &FileSystemRef, mode, label: &str| Branch {
             file_system: file_system.clone(),
@@ -833,7 +833,7 @@ fn kernel_metadata_only_copies_are_read() {
     }
     scene.again(&[]);
     for path in ["f2", "r2", "moved", "e/linked"] {
-        scene.at(path).open(&server(), OpenFlags::WRITE).unwrap().write_at(&server(), 0, b"new", false).unwrap();
+        scene.at(path).open(&server(), OpenFlags::WRITE).unwrap().write_at(&server(), 0, b"new").unwrap();
         assert_eq!(&fs::read(scene.path("left").join(path)).unwrap()[..4], b"new\x07", "{path}");
         assert!(!has_attribute(&scene.path("left").join(path), "trusted.overlay.metacopy"), "{path}");
     }

@@ -375,7 +375,7 @@ impl KernelModel {
 
 fn append(file: &OpenFileRef, length: usize, byte: u8) -> Result<()> {
     let size = file.getattr(&root())?.size;
-    write_fully(&**file, &root(), size, &vec![byte; length], false)?;
+    write_fully(&**file, &root(), size, &vec![byte; length])?;
     file.fsync(&root(), false)
 }
 
@@ -488,7 +488,7 @@ fn copy_of(original: &FileSystemRef) -> FileSystemRef {
                 (FileKind::Regular, None) => {
                     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
                     let made = to.create(&root(), name(&text), &how).unwrap();
-                    write_fully(&*made.file, &root(), 0, &contents(&entry.vnode, &root()), false).unwrap();
+                    write_fully(&*made.file, &root(), 0, &contents(&entry.vnode, &root())).unwrap();
                     made.entry.vnode
                 }
                 (kind, None) => panic!("{text} is a {kind:?}"),

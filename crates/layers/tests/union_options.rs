@@ -70,7 +70,7 @@ fn fill(file_system: &FileSystemRef, path: &str, data: &str) {
 fn write(directory: &VnodeRef, file: &str, data: &str) {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     let created = directory.create(&server(), name(file), &how).unwrap();
-    created.file.write_at(&server(), 0, data.as_bytes(), false).unwrap();
+    created.file.write_at(&server(), 0, data.as_bytes()).unwrap();
 }
 
 fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
@@ -558,7 +558,7 @@ fn renamed_file_moves_up_when_its_new_name_is_hidden() {
     let open = file.open(&server(), OpenFlags::READ_WRITE).unwrap();
     let number = file.getattr(&server()).unwrap().ino;
     root.rename(&server(), name("file"), &d, name("file"), RenameMode::Replace).unwrap();
-    open.write_at(&server(), 0, b"later", false).unwrap();
+    open.write_at(&server(), 0, b"later").unwrap();
     assert_eq!(read(&scene.union, "d/file").unwrap(), "later", "an open file follows");
     assert_eq!((having(&scene.branches, "d/file"), having(&scene.branches, "file")), (vec![0], vec![]));
     assert_eq!(walk(&scene.union, &server(), "d/file").unwrap().attributes.ino, number);
@@ -598,7 +598,7 @@ fn copyup_option_sets_owner() {
         }
         at(&scene.branches[1], "d/x").unwrap().setxattr(&server(), b"user.a", b"1", vnode::XattrMode::Set).unwrap();
         let node = at(&scene.union, "d/x").unwrap();
-        node.open(&caller, OpenFlags::WRITE).unwrap().write_at(&caller, 0, b"9", false).unwrap();
+        node.open(&caller, OpenFlags::WRITE).unwrap().write_at(&caller, 0, b"9").unwrap();
         assert_eq!(read(&scene.union, "d/x").unwrap(), "9");
         assert_eq!(node.getxattr(&server(), b"user.a").unwrap(), b"1");
         ["d", "d/x"].map(|path| {
@@ -625,7 +625,7 @@ fn copied_parent_directories_keep_their_owner() {
     }
     let caller = Caller::with_groups(1000, 1000, &[], 0o022);
     let file = at(&scene.union, "shared/mine/x").unwrap().open(&caller, OpenFlags::WRITE).unwrap();
-    file.write_at(&caller, 0, b"9", false).unwrap();
+    file.write_at(&caller, 0, b"9").unwrap();
     let owned = |path: &str| {
         let attributes = walk(&scene.union, &server(), path).unwrap().attributes;
         (attributes.uid, attributes.mode)
@@ -680,7 +680,7 @@ fn written_file_moves_from_full_branch() {
             if end >= 3 << 20 {
                 break Ok(());
             }
-            match writer.write_at(&server(), end, &part, false) {
+            match writer.write_at(&server(), end, &part) {
                 Ok(length) => end += length as u64,
                 Err(error) => break Err(error),
             }
@@ -741,7 +741,7 @@ fn read_only_branch_triggers_copy_up() {
     let (x, root) = (at(&union, "d/x").unwrap(), union.root());
     let file = x.open(&server(), OpenFlags::READ).unwrap();
     assert!(run("mount", &["-o", "remount,ro"], &place));
-    x.open(&server(), OpenFlags::WRITE).unwrap().write_at(&server(), 0, b"upper", false).unwrap();
+    x.open(&server(), OpenFlags::WRITE).unwrap().write_at(&server(), 0, b"upper").unwrap();
     let mut data = [0; 5];
     file.read_at(&server(), 0, &mut data).unwrap();
     assert_eq!(&data, b"upper");

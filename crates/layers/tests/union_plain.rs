@@ -117,7 +117,7 @@ fn seen(union: &FileSystemRef) -> BTreeMap<String, String> {
 
 fn change(union: &FileSystemRef, path: &str, text: &str) -> Result<()> {
     let file = at(union, path)?.open(&server(), OpenFlags::WRITE)?;
-    file.write_at(&server(), 0, text.as_bytes(), false).map(drop)
+    file.write_at(&server(), 0, text.as_bytes()).map(drop)
 }
 
 fn rename(union: &FileSystemRef, from: (&str, &str), to: (&str, &str), mode: RenameMode) -> Result<()> {
@@ -217,7 +217,7 @@ fn set(union: &FileSystemRef, path: &str, changes: SetAttributes) -> Result<()> 
 fn create(union: &FileSystemRef, directory: &str, file: &str) -> Result<()> {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
     let made = at(union, directory)?.create(&server(), name(file), &how)?;
-    made.file.write_at(&server(), 0, b"made", false).map(drop)
+    made.file.write_at(&server(), 0, b"made").map(drop)
 }
 
 #[test]

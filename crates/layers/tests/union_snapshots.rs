@@ -77,7 +77,7 @@ fn writes_to_open_files_do_not_reach_the_snapshot() {
     let scene = scene(&[(ReadWrite, &["d/x"])]);
     let file = at(&scene.union, "d/x").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
     take(&scene, "s");
-    file.write_at(&server(), 0, b"new", false).unwrap();
+    file.write_at(&server(), 0, b"new").unwrap();
     assert_eq!(read(&scene.union, "d/x").unwrap(), "new/x");
     scene.tell("snapshot-restore", &[("name", "s")]).unwrap();
     assert_eq!(read(&scene.union, "d/x").unwrap(), "0:d/x");
@@ -94,7 +94,7 @@ fn open_file_shows_restored_state() {
         let open = |flags| at(&scene.union, "d/x").unwrap().open(&server(), flags).unwrap();
         let (reads, writes) = (open(OpenFlags::READ), open(OpenFlags::READ_WRITE));
         take(&scene, "s");
-        writes.write_at(&server(), 0, b"new", false).unwrap();
+        writes.write_at(&server(), 0, b"new").unwrap();
         scene.tell("snapshot-restore", &[("name", "s")]).unwrap();
         for file in [reads, writes] {
             let mut buffer = [0; 5];
@@ -332,7 +332,7 @@ fn hard_links_lead_to_the_copy_when_the_branch_is_writable_again() {
                 .collect();
             assert!(!left.is_empty(), "{case}: {:?}", seen(&scene));
             let files = at(&scene.union, left[0]).unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
-            files.write_at(&server(), 0, b"more", false).unwrap();
+            files.write_at(&server(), 0, b"more").unwrap();
             for path in &left {
                 assert_eq!(read(&scene.union, path).unwrap(), "more", "{case}: {left:?}, {path}");
                 assert_eq!(number(path).unwrap().1 as usize, left.len(), "{case}: {left:?}, {path}");

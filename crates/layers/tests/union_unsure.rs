@@ -26,14 +26,14 @@ fn failed_data_lookup_leaves_no_hole() {
             let (right, told) = told();
             write(&right.root(), "file", b"begin");
             let file = at(&right, "file").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
-            file.write_at(&server(), DATA_OFFSET, b"end", false).unwrap();
-            file.truncate(&server(), 3 * DATA_OFFSET, false).unwrap();
+            file.write_at(&server(), DATA_OFFSET, b"end").unwrap();
+            file.truncate(&server(), 3 * DATA_OFFSET).unwrap();
             let scene = joined_with(&[], vec![(ReadWrite, memory()), (ReadOnly, right.clone())]);
             let shown = at(&scene.union, "file").unwrap();
             told.set(0, &[("operations", "lseek"), ("from", &call.to_string()), ("times", "1"), ("error", error)]);
             let opened = shown.open(&server(), OpenFlags::READ_WRITE);
             told.off();
-            let copied = opened.and_then(|file| file.write_at(&server(), 0, b"B", false));
+            let copied = opened.and_then(|file| file.write_at(&server(), 0, b"B"));
             assert!(copied.is_ok() || at(&scene.branches[0], "file").is_err(), "{copied:?}");
             let (shown, mut found) = (shown.open(&server(), OpenFlags::READ).unwrap(), [0; 3]);
             read_fully(&*shown, &server(), DATA_OFFSET, &mut found).unwrap();

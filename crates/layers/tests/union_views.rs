@@ -79,7 +79,7 @@ fn put(scene: &Scene, uid: u32, path: &str, text: &str) {
     let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
     let how = Creation { mode: 0o666, flags: OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE) };
     let made = walk(scene, uid, directory).unwrap().create(&user(uid), name(file), &how).unwrap();
-    made.file.write_at(&user(uid), 0, text.as_bytes(), false).unwrap();
+    made.file.write_at(&user(uid), 0, text.as_bytes()).unwrap();
 }
 
 fn text(file: &OpenFileRef, caller: &Caller) -> Result<String> {
@@ -218,12 +218,12 @@ fn open_file_stays_in_its_view() {
     let shared = walk(&scene, USER_WITHOUT_VIEW, "top").unwrap().open(&other, OpenFlags::READ_WRITE).unwrap();
     let mine = walk(&scene, FIRST_VIEW_USER, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
     // As processes do that inherit descriptors.
-    mine.write_at(&other, 0, b"M", false).unwrap();
+    mine.write_at(&other, 0, b"M").unwrap();
     assert_eq!(
         (see(&scene, FIRST_VIEW_USER, "top").as_deref(), see(&scene, USER_WITHOUT_VIEW, "top").as_deref()),
         (Some("M:top"), Some("0:top"))
     );
-    shared.write_at(&one, 0, b"S", false).unwrap();
+    shared.write_at(&one, 0, b"S").unwrap();
     assert_eq!(
         (see(&scene, FIRST_VIEW_USER, "top").as_deref(), see(&scene, SECOND_VIEW_USER, "top").as_deref()),
         (Some("M:top"), Some("S:top"))
@@ -270,7 +270,7 @@ fn objects_of_a_view_cannot_be_changed_by_others() {
             assert_eq!(file.getattr(&mine).unwrap(), before, "{path}");
             assert_eq!(file.getxattr(&mine, b"user.a").unwrap(), b"mine");
             // Through what is open it may be written and cut, by whoever has inherited that.
-            open.truncate(&others, 1, false).unwrap();
+            open.truncate(&others, 1).unwrap();
             assert_eq!(open.getattr(&others).unwrap().size, 1);
             // What the kernel does for whoever writes comes without the open file: it takes set-id bits, and sets times.
             let kept = file.setattr(&others, &SetAttributes { kill_privileges: true, ..SetAttributes::default() });
@@ -488,7 +488,7 @@ fn removed_view_leaves_its_branch_and_stale_files() {
     assert!(scene.union.properties().needs.every_lookup);
     assert_eq!(scene.tell("view-remove", &[("branch", "one")]).unwrap(), "uid:1002 = two\n");
     assert_eq!(text(&file, &one).err(), Some(Errno::ESTALE));
-    assert_eq!(file.write_at(&one, 0, b"x", false).err(), Some(Errno::ESTALE));
+    assert_eq!(file.write_at(&one, 0, b"x").err(), Some(Errno::ESTALE));
     assert_eq!(vnode.getattr(&one).err(), Some(Errno::ESTALE));
     assert_eq!(
         see(&scene, FIRST_VIEW_USER, "top").as_deref(),
@@ -649,7 +649,7 @@ fn views_work_concurrently() {
             if let Ok(directory) = common::walk(&scene.union, &caller, &one) {
                 let how = Creation { mode: 0o666, flags: OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE) };
                 if let Ok(created) = directory.vnode.create(&caller, name("f"), &how) {
-                    let _ = created.file.write_at(&caller, 0, own.as_bytes(), false);
+                    let _ = created.file.write_at(&caller, 0, own.as_bytes());
                     // The other thread of the view may have begun it anew.
                     let seen = text(&created.file, &caller).unwrap_or_default();
                     assert!(seen.is_empty() || seen == own, "{uid} sees {seen}");

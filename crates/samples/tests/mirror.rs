@@ -53,7 +53,7 @@ fn root() -> Caller {
 fn write(directory: &VnodeRef, text: &str, data: &[u8]) -> Result<()> {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     let file = directory.create(&root(), name(text), &how)?.file;
-    assert_eq!(file.write_at(&root(), 0, data, false)?, data.len());
+    assert_eq!(file.write_at(&root(), 0, data)?, data.len());
     Ok(())
 }
 
@@ -121,9 +121,9 @@ fn every_change_reaches_every_branch() {
     file.setattr(&root, &SetAttributes { mode: Some(0o600), uid: Some(7), ..SetAttributes::default() }).unwrap();
     file.setxattr(&root, b"user.x", b"y", XattrMode::Create).unwrap();
     let open = file.open(&root, OpenFlags::READ_WRITE).unwrap();
-    open.truncate(&root, 2, false).unwrap();
+    open.truncate(&root, 2).unwrap();
     directory.rename(&root, name("file"), &top, name("moved"), RenameMode::Replace).unwrap();
-    open.write_at(&root, 2, b"after", false).unwrap();
+    open.write_at(&root, 2, b"after").unwrap();
     write(&top, "gone", b"x").unwrap();
     top.unlink(&root, name("gone")).unwrap();
     assert_same(&branches);
@@ -277,14 +277,14 @@ fn what_is_shown_of_a_change_in_progress_can_be_read() {
         }
     };
     thread::scope(|scope| {
-        let writer = scope.spawn(|| file.write_at(&root(), 0, b"data", false));
+        let writer = scope.spawn(|| file.write_at(&root(), 0, b"data"));
         wait_for(4);
         for _ in 0..10 {
             assert_eq!(file.read_at(&root(), 0, &mut [0; 5]), Ok(4));
         }
         assert!(!writer.is_finished());
         assert_eq!(writer.join().unwrap(), Ok(4));
-        let cutter = scope.spawn(|| file.truncate(&root(), 1, false));
+        let cutter = scope.spawn(|| file.truncate(&root(), 1));
         wait_for(1);
         for _ in 0..10 {
             assert_eq!(file.read_at(&root(), 0, &mut [0; 5]), Ok(1));
@@ -327,7 +327,7 @@ fn a_branch_that_cannot_store_what_was_written_is_left_out() {
         let top = mirror_of(&branches).unwrap().root();
         let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
         let file = top.create(&root(), name("file"), &how).unwrap().file;
-        file.write_at(&root(), 0, b"data", false).unwrap();
+        file.write_at(&root(), 0, b"data").unwrap();
         break_with(&branches[broken], &[("operations", operations), ("error", "ENOSPC")]);
         match operations {
             "fsync" => file.fsync(&root(), false).unwrap(),
@@ -457,7 +457,7 @@ fn work(top: &VnodeRef, seed: u64, names: usize) {
             7 => drop(top.lookup(&root, one).and_then(|found| {
                 let flags = if random.bool() { OpenFlags::WRITE.with(OpenFlags::APPEND) } else { OpenFlags::WRITE };
                 let file = found.vnode.open(&root, flags)?;
-                file.write_at(&root, random.u64(..64), &step.to_ne_bytes(), false)
+                file.write_at(&root, random.u64(..64), &step.to_ne_bytes())
             })),
             _ => drop(top.lookup(&root, one).and_then(|found| {
                 let mode = Some(u32::from(random.u16(..0o777)) | 0o700);

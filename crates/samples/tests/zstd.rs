@@ -34,7 +34,7 @@ fn contents(file_system: &FileSystemRef) -> Vec<u8> {
 /// A file system with a lower file of these bytes.
 fn with_lower_file(bytes: &[u8]) -> FileSystemRef {
     let lower = memory();
-    write_fully(&*create(&lower), &root(), 0, bytes, false).unwrap();
+    write_fully(&*create(&lower), &root(), 0, bytes).unwrap();
     lower
 }
 
@@ -48,11 +48,11 @@ fn text_takes_little_and_noise_no_more_than_it_has() {
     let file_system = zstd(&[("level", "1")], &lower);
     let file = create(&file_system);
     let text = "the quick brown fox jumps over the lazy dog\n".repeat(50_000);
-    write_fully(&*file, &root(), 0, text.as_bytes(), false).unwrap();
+    write_fully(&*file, &root(), 0, text.as_bytes()).unwrap();
     assert!(blocks() < text.len() as u64 / 20, "{} for {}", blocks(), text.len());
     let noise: Vec<u8> = (0..1 << 20).map(|_| random.u8(..)).collect();
-    file.truncate(&root(), 0, false).unwrap();
-    write_fully(&*file, &root(), 0, &noise, false).unwrap();
+    file.truncate(&root(), 0).unwrap();
+    write_fully(&*file, &root(), 0, &noise).unwrap();
     assert!(blocks() < noise.len() as u64 * 101 / 100 + 8192, "{} for {}", blocks(), noise.len());
     assert!(contents(&file_system) == noise);
 }
@@ -83,12 +83,12 @@ fn images_of_each_version_are_read() {
     if std::env::var_os("PLYFS_WRITE_IMAGE").is_some() {
         let lower = memory();
         let file = create(&zstd(&[("block-size", "4")], &lower));
-        write_fully(&*file, &root(), 20_000, &data[20_000..], false).unwrap();
-        write_fully(&*file, &root(), 100, &data[100..6000], false).unwrap();
+        write_fully(&*file, &root(), 20_000, &data[20_000..]).unwrap();
+        write_fully(&*file, &root(), 100, &data[100..6000]).unwrap();
         file.fsync(&root(), false).unwrap();
-        write_fully(&*file, &root(), 25_000, &[1; 9000], false).unwrap();
-        file.truncate(&root(), 25_000, false).unwrap();
-        write_fully(&*file, &root(), 0, &data[..100], false).unwrap();
+        write_fully(&*file, &root(), 25_000, &[1; 9000]).unwrap();
+        file.truncate(&root(), 25_000).unwrap();
+        write_fully(&*file, &root(), 0, &data[..100]).unwrap();
         std::fs::write(path, contents(&lower)).unwrap();
     }
     assert!(contents(&zstd(&[], &with_lower_file(&std::fs::read(path).unwrap()))) == data);
@@ -98,7 +98,7 @@ fn images_of_each_version_are_read() {
 fn the_example_of_the_page_is_read() {
     if std::env::var_os("PLYFS_WRITE_IMAGE").is_some() {
         let lower = memory();
-        create(&zstd(&[], &lower)).write_at(&root(), 0, b"hello, world\n", false).unwrap();
+        create(&zstd(&[], &lower)).write_at(&root(), 0, b"hello, world\n").unwrap();
         for line in contents(&lower).chunks(16) {
             println!("{}", line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "));
         }

@@ -92,7 +92,7 @@ impl RecordedSession {
             self.parent_and_name(caller, path).and_then(|(directory, name)| directory.create(caller, name, &how));
         let created = created.map(|created| created.file);
         let written = created.and_then(|file| {
-            let written = file.write_at(caller, 0, data, false)?;
+            let written = file.write_at(caller, 0, data)?;
             file.flush(caller, LockOwner(1))?;
             Ok(written)
         });
@@ -102,7 +102,7 @@ impl RecordedSession {
     fn write(&mut self, caller: &Caller, path: &str, offset: u64, data: &[u8]) {
         let written = self.find(caller, path).and_then(|vnode| {
             let file = vnode.open(caller, OpenFlags::READ_WRITE)?;
-            file.write_at(caller, offset, data, false)
+            file.write_at(caller, offset, data)
         });
         self.record(&format!("write {path} at {offset}"), caller, written);
     }

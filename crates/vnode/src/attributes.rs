@@ -188,9 +188,9 @@ pub struct SetAttributes {
     pub atime: Option<SetTime>,
     /// New modification time.
     pub mtime: Option<SetTime>,
-    /// Clears the set-ID bits and `security.capability` whatever the caller's credentials (`FATTR_KILL_SUIDGID` of
-    /// FUSE): set along with a size change by callers without CAP_FSETID. Alone it is a chown(2) without IDs, which the
-    /// owner may do.
+    /// Clears the set-ID bits and `security.capability` as a change of its own: alone it is a chown(2) without IDs, which
+    /// the owner may do. A change of size clears them according to the caller; see
+    /// [`Caller::killing_privileges`](crate::Caller::killing_privileges).
     pub kill_privileges: bool,
 }
 

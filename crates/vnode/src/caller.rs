@@ -29,6 +29,7 @@ pub struct Caller {
     pub server: bool,
     payer: Payer,
     admission: Admission,
+    kills_privileges: bool,
     cancellation: Cancellation,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
@@ -70,6 +71,7 @@ impl Caller {
             server: false,
             payer: Payer::Own,
             admission: Admission::Open,
+            kills_privileges: false,
             cancellation: Cancellation::default(),
             groups,
             session,
@@ -93,9 +95,10 @@ impl Caller {
 
     /// Returns the server as the caller for work that follows from an operation that `other` was permitted, such as
     /// reading a program to execute it. Bases act as the server, and layers check no permissions; layers that refuse or
-    /// report operations by their own rules do so as for `other`, whose IDs the result has.
+    /// report operations by their own rules do so as for `other`, whose IDs the result has. The result keeps privileges,
+    /// whether `other` [kills](Self::killing_privileges) them or not.
     pub fn server_for(other: &Self) -> Self {
-        Self { server: true, admission: Admission::Implied, ..other.clone() }
+        Self { server: true, admission: Admission::Implied, kills_privileges: false, ..other.clone() }
     }
 
     /// Returns whether the operation is the server's own and does not follow from another caller's operation.
@@ -199,6 +202,41 @@ impl Caller {
             Payer::User(..) => false,
             Payer::Superuser(pid) => Self::process(pid, 0, 0, 0).capabilities() & CAP_SYS_RESOURCE != 0,
         }
+    }
+
+    /// Returns this caller with privileges killed: a regular file whose data or size an operation changes loses its
+    /// set-user-ID bit, its set-group-ID bit if its group may execute it, and `security.capability`, as when a process
+    /// without CAP_FSETID writes (the kernel's term: `FUSE_WRITE_KILL_SUIDGID`, file_remove_privs). Set where the caller
+    /// of a base is more privileged than whoever requested the change; otherwise bases follow the rules of Linux for the
+    /// caller's credentials. Default: not set.
+    #[must_use]
+    pub fn killing_privileges(self) -> Self {
+        Self { kills_privileges: true, ..self }
+    }
+
+    /// Returns this caller, killing privileges if `other` does: for a change of the server that is a part of what `other`
+    /// requested.
+    #[must_use]
+    pub fn killing_privileges_with(self, other: &Self) -> Self {
+        Self { kills_privileges: self.kills_privileges || other.kills_privileges, ..self }
+    }
+
+    /// Returns this caller without the request to kill privileges: for undoing a change, and for files of a layer's own.
+    #[must_use]
+    pub fn keeping_privileges(self) -> Self {
+        Self { kills_privileges: false, ..self }
+    }
+
+    /// Returns whether what the caller changes loses privileges, whatever the caller's credentials; see
+    /// [`Caller::killing_privileges`].
+    pub fn kills_privileges(&self) -> bool {
+        self.kills_privileges
+    }
+
+    /// Returns whether changing data leaves the set-ID bits of a file in place for a process with the caller's
+    /// credentials (CAP_FSETID).
+    pub fn may_keep_set_id(&self) -> bool {
+        self.capabilities() & CapabilitySet::FSETID.bits() != 0
     }
 
     /// Returns this caller with operations cancelled by `cancellation` and nothing else.
@@ -529,6 +567,19 @@ mod tests {
         let own = Caller::process(std::process::id(), 0, 0, 0);
         let may = own.capabilities() & CapabilitySet::SYS_RESOURCE.bits() != 0;
         assert_eq!([own.may_pass_limits(), server.at_expense_of(&own).may_pass_limits()], [may; 2]);
+    }
+
+    #[test]
+    fn killing_privileges_is_passed_on_except_to_the_server() {
+        let user = Caller::with_groups(5, 6, &[], 0).killing_privileges();
+        assert!(user.kills_privileges() && user.mapped(0, 0, |group| group).kills_privileges());
+        assert!(user.uncancelled().kills_privileges() && user.overriding().kills_privileges());
+        assert!(!Caller::server_for(&user).kills_privileges());
+        assert!(!Caller::server().at_expense_of(&user).cancelled_with(&user).kills_privileges());
+        assert!(Caller::server().killing_privileges_with(&user).kills_privileges());
+        assert!(!user.clone().keeping_privileges().killing_privileges_with(&Caller::server()).kills_privileges());
+        assert!(Caller::server().may_keep_set_id() && !user.may_keep_set_id());
+        assert!(!Caller::with_groups(0, 0, &[], 0).without_capabilities().may_keep_set_id());
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub type OpenFileRef = Arc<dyn OpenFile>;
 ///
 /// The permitted operations depend on how the file was opened (`EBADF` otherwise), not on the caller, as for a file
 /// descriptor. Concurrent calls are allowed; a write is atomic with respect to reads and writes as far as the lower
-/// file system's is.
+/// file system's is. Whatever changes data or the size clears set-ID bits and file capabilities as Linux does for the caller's
+/// credentials, and whatever these are if the caller [kills privileges](Caller::killing_privileges).
 pub trait OpenFile: Send + Sync + 'static {
     /// Reads up to `buffer.len()` bytes at `offset`, fewer only at the end of the file, 0 past it.
     ///
@@ -23,12 +24,12 @@ pub trait OpenFile: Send + Sync + 'static {
 
     /// Writes `data` at `offset`, or at the end if the file was opened for appending, regardless of `offset`: appending
     /// writers never overwrite each other. Writes fewer bytes than requested only if storage runs out partway.
-    /// `kill_privileges` clears the set-ID bits and `security.capability`, whoever the caller is. Default: `EBADF`.
+    /// Default: `EBADF`.
     ///
     /// # Errors
     /// As pwrite(2).
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _ = (caller, offset, data, kill_privileges);
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        let _ = (caller, offset, data);
         Err(Errno::EBADF)
     }
 
@@ -42,8 +43,8 @@ pub trait OpenFile: Send + Sync + 'static {
     ///
     /// # Errors
     /// As ftruncate(2).
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _ = (caller, size, kill_privileges);
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
+        let _ = (caller, size);
         Err(Errno::EINVAL)
     }
 

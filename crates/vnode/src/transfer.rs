@@ -26,18 +26,12 @@ pub fn read_fully(file: &dyn OpenFile, caller: &Caller, offset: u64, buffer: &mu
     transfer_fully(buffer.len(), |done| file.read_at(caller, offset + done as u64, &mut buffer[done..]))
 }
 
-/// Writes all of the data at `offset`, whatever single writes return; `kill_privileges` as in [`OpenFile::write_at`].
+/// Writes all of the data at `offset`, whatever single writes return.
 ///
 /// # Errors
 /// As [`OpenFile::write_at`]; part of the data may have been written then. `ENOSPC` if a write writes nothing.
-pub fn write_fully(
-    file: &dyn OpenFile,
-    caller: &Caller,
-    offset: u64,
-    data: &[u8],
-    kill_privileges: bool,
-) -> Result<()> {
-    let part = |done| file.write_at(caller, offset + done as u64, &data[done..], kill_privileges);
+pub fn write_fully(file: &dyn OpenFile, caller: &Caller, offset: u64, data: &[u8]) -> Result<()> {
+    let part = |done| file.write_at(caller, offset + done as u64, &data[done..]);
     if transfer_fully(data.len(), part)? == data.len() { Ok(()) } else { Err(Errno::ENOSPC) }
 }
 

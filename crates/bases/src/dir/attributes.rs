@@ -54,15 +54,16 @@ pub(crate) fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Resu
     } else {
         None
     };
+    let kills = changes.kill_privileges || (changes.size.is_some() && caller.kills_privileges());
     if let Some(size) = changes.size {
         set_size(thread, caller, descriptor, node.file_kind(), size)?;
     }
     if changes.kill_privileges && only_kills_privileges(changes) {
         // Like chown(2) with neither id given.
         set_owner(&thread.act_for(caller)?, descriptor, None, None)?;
-    } else if changes.kill_privileges && changes.uid.is_none() && changes.gid.is_none() {
+    } else if kills && changes.uid.is_none() && changes.gid.is_none() {
         // A change of owner does it by itself, unless the change is refused.
-        clear_privileges(node, thread, descriptor, true)?;
+        clear_privileges(node, thread, descriptor)?;
     }
     let changed = set_owner_mode_times(thread, caller, descriptor, changes);
     if let (Err(_), Some(before)) = (changed, before) {
@@ -232,14 +233,9 @@ fn set_times(
     acting.set_times(descriptor, &times).map_err(errno)
 }
 
-/// Clears the set-id bits of a file as Linux does when a process without CAP_FSETID writes to it; with `capabilities`, also
-/// the file capabilities, which Linux itself clears at every write.
-pub(crate) fn clear_privileges(
-    node: &Node,
-    thread: &mut ThreadCredentials,
-    descriptor: BorrowedFd<'_>,
-    capabilities: bool,
-) -> Result<()> {
+/// Clears the set-id bits of a file as Linux does when a process without CAP_FSETID writes to it, and the file capabilities,
+/// which Linux itself clears at every write.
+pub(crate) fn clear_privileges(node: &Node, thread: &mut ThreadCredentials, descriptor: BorrowedFd<'_>) -> Result<()> {
     if node.file_kind() != FileKind::Regular {
         return Ok(());
     }
@@ -249,14 +245,11 @@ pub(crate) fn clear_privileges(
     if cleared != mode {
         set_mode(&thread.act_as_server()?, descriptor, cleared)?;
     }
-    if capabilities {
-        match thread.act_as_server()?.remove_attribute(descriptor, restrictions::CAPABILITIES).map_err(errno) {
-            // A server without permission to clear capabilities has none to give away.
-            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => {}
-            Err(error) => return Err(error),
-        }
+    match thread.act_as_server()?.remove_attribute(descriptor, restrictions::CAPABILITIES).map_err(errno) {
+        // A server without permission to clear capabilities has none to give away.
+        Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 /// Returns the permission, set-id and sticky bits of a mode.

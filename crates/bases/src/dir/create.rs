@@ -79,6 +79,7 @@ fn open_existing(
         file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
     file::make_blocking(&opened, flags)?;
     directory.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
+    file::clear_after_truncation(&node, thread, caller, &opened, flags)?;
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: profile::vnode(node), attributes }, file: profile::open_file(Arc::new(file)) })

@@ -71,7 +71,32 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
     };
     make_blocking(&opened, flags)?;
     node.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
+    clear_after_truncation(node, thread, caller, &opened, flags)?;
     Ok(profile::open_file(Arc::new(File::new(node.reference(), caller, share.of(opened), flags))))
+}
+
+/// Clears the privileges of a file that was truncated as it was opened, for a superuser that kills them.
+pub(crate) fn clear_after_truncation(
+    node: &Node,
+    thread: &mut ThreadCredentials,
+    caller: &Caller,
+    opened: &OwnedFd,
+    flags: OpenFlags,
+) -> Result<()> {
+    if flags.truncates() { clear_killed_privileges(node, thread, caller, opened.as_fd()) } else { Ok(()) }
+}
+
+/// Clears the set-id bits and capabilities of a file if the caller is a superuser that kills them.
+fn clear_killed_privileges(
+    node: &Node,
+    thread: &mut ThreadCredentials,
+    caller: &Caller,
+    file: BorrowedFd<'_>,
+) -> Result<()> {
+    if caller.kills_privileges() && caller.is_superuser() && thread.assumes_callers() {
+        attributes::clear_privileges(node, thread, file)?;
+    }
+    Ok(())
 }
 
 /// Clears `O_NONBLOCK`, so that reads and writes behave as on any other file: file systems may interpret the flag.
@@ -178,12 +203,9 @@ impl File {
         self.node.tree().credentials.thread()
     }
 
-    /// Clears the set-id bits for a superuser that may not keep them. For all others the kernel does so.
-    fn clear_privileges(&self, thread: &mut ThreadCredentials, caller: &Caller, requested: bool) -> Result<()> {
-        if requested && caller.is_superuser() && thread.assumes_callers() {
-            attributes::clear_privileges(&self.node, thread, self.descriptor.as_fd(), false)?;
-        }
-        Ok(())
+    /// Clears the set-id bits and capabilities for a superuser that kills privileges. For all others the kernel does so.
+    fn clear_privileges(&self, thread: &mut ThreadCredentials, caller: &Caller) -> Result<()> {
+        clear_killed_privileges(&self.node, thread, caller, self.descriptor.as_fd())
     }
 }
 
@@ -199,10 +221,10 @@ impl OpenFile for File {
         })
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let thread = &mut self.thread();
         if self.flags.writes() && !data.is_empty() {
-            self.clear_privileges(thread, caller, kill_privileges)?;
+            self.clear_privileges(thread, caller)?;
         }
         let acting = self.act_for_writer(thread, caller)?;
         uninterrupted(|| acting.write(&self.descriptor, data, offset))
@@ -212,7 +234,7 @@ impl OpenFile for File {
         self.attributes()
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
         if i64::try_from(size).is_err() {
             return Err(Errno::EFBIG);
         }
@@ -221,7 +243,7 @@ impl OpenFile for File {
         }
         let thread = &mut self.thread();
         self.act_for_writer(thread, caller)?.set_size(&self.descriptor, size).map_err(errno)?;
-        self.clear_privileges(thread, caller, kill_privileges)
+        self.clear_privileges(thread, caller)
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
@@ -249,6 +271,9 @@ impl OpenFile for File {
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let thread = &mut self.thread();
         let flags = FallocateFlags::from_bits_retain(mode.bits());
+        if self.flags.writes() && length > 0 {
+            self.clear_privileges(thread, caller)?;
+        }
         self.act_for_writer(thread, caller)?.allocate(&self.descriptor, flags, offset, length).map_err(errno)
     }
 
@@ -271,6 +296,9 @@ impl OpenFile for File {
     ) -> Result<u64> {
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
         let thread = &mut to.thread();
+        if to.flags.writes() && length > 0 {
+            to.clear_privileges(thread, caller)?;
+        }
         let acting = to.act_for_writer(thread, caller)?;
         let mut part = |length: u64| {
             let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -46,7 +46,7 @@ impl Inode {
             check_open(&state.metadata, caller, flags, reads | writes)?;
             let (data, metadata) = state.file_mut()?;
             data.resize(&self.volume.pages, 0)?;
-            permissions::kill_privileges(metadata, caller, false);
+            permissions::kill_privileges(metadata, caller, caller.kills_privileges());
             metadata.modified();
             drop(state);
             self.volume.return_memory();
@@ -84,16 +84,11 @@ impl MemoryFile {
     }
 
     /// Changes the data: on success, clears privileges and updates the times.
-    fn change_data<T>(
-        &self,
-        caller: &Caller,
-        kill_privileges: bool,
-        change: impl FnOnce(&mut Data) -> Result<T>,
-    ) -> Result<T> {
+    fn change_data<T>(&self, caller: &Caller, change: impl FnOnce(&mut Data) -> Result<T>) -> Result<T> {
         let mut state = self.inode.write();
         let (data, metadata) = state.file_mut()?;
         let result = change(data)?;
-        permissions::kill_privileges(metadata, caller, kill_privileges);
+        permissions::kill_privileges(metadata, caller, caller.kills_privileges());
         metadata.modified();
         drop(state);
         self.inode.volume.return_memory();
@@ -115,7 +110,7 @@ impl MemoryFile {
             if next_data > offset {
                 let hole = left.min(next_data - offset);
                 drop(state);
-                to.change_data(caller, false, |data| {
+                to.change_data(caller, |data| {
                     data.punch(space, to_offset, to_offset + hole);
                     if to_offset + hole > data.size() { data.resize(space, to_offset + hole) } else { Ok(()) }
                 })?;
@@ -125,7 +120,7 @@ impl MemoryFile {
             buffer = zeros(left.min(until_hole).min(COPY_CHUNK_BYTES) as usize)?;
             data.read(offset, &mut buffer);
         }
-        to.change_data(caller, false, |data| data.write(space, to_offset, &buffer)).map(|written| written as u64)
+        to.change_data(caller, |data| data.write(space, to_offset, &buffer)).map(|written| written as u64)
     }
 }
 
@@ -146,12 +141,12 @@ impl OpenFile for MemoryFile {
         Ok(read)
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         self.require_writable()?;
         if data.is_empty() {
             return Ok(0);
         }
-        self.change_data(caller, kill_privileges, |file| {
+        self.change_data(caller, |file| {
             let offset = if self.flags.appends() { file.size() } else { offset };
             file.write(&self.inode.volume.pages, offset, data)
         })
@@ -161,11 +156,11 @@ impl OpenFile for MemoryFile {
         Ok(self.inode.attributes())
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
-        self.change_data(caller, kill_privileges, |file| file.resize(&self.inode.volume.pages, size))
+        self.change_data(caller, |file| file.resize(&self.inode.volume.pages, size))
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
@@ -185,7 +180,7 @@ impl OpenFile for MemoryFile {
         let operation = Allocation::of(mode)?;
         let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         let space = &self.inode.volume.pages;
-        self.change_data(caller, false, |file| match operation {
+        self.change_data(caller, |file| match operation {
             Allocation::Reserve { grow } => file.reserve(space, offset, end, grow),
             Allocation::Zero { grow } => file.zero(space, offset, end, grow),
             Allocation::Punch => {

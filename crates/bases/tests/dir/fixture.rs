@@ -134,7 +134,7 @@ pub(crate) fn create_file(
     content: &[u8],
 ) -> (VnodeRef, OpenFileRef) {
     let created = directory.create(caller, name(file), &creation(mode)).unwrap();
-    assert_eq!(created.file.write_at(caller, 0, content, false), Ok(content.len()));
+    assert_eq!(created.file.write_at(caller, 0, content), Ok(content.len()));
     (created.entry.vnode, created.file)
 }
 

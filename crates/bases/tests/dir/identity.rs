@@ -346,7 +346,7 @@ fn unnamed_files_can_be_linked_unless_exclusive() {
         let how = vnode::Creation { mode: 0o640, flags: OpenFlags::READ_WRITE };
         let made = fixture.root.tmpfile(&caller, &how).unwrap();
         assert_eq!(made.entry.attributes.nlink, 0);
-        made.file.write_at(&caller, 0, b"data", false).unwrap();
+        made.file.write_at(&caller, 0, b"data").unwrap();
         assert_eq!(made.entry.vnode.getattr(&caller).unwrap().size, 4);
         let linked = fixture.root.link(&caller, &made.entry.vnode, name("t")).unwrap();
         assert_eq!((linked.attributes.nlink, linked.attributes.mode), (1, 0o640));

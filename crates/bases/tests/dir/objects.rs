@@ -161,17 +161,17 @@ fn writes_by_others_clear_set_id_bits() {
         file.setattr(&root(), &arm).unwrap();
         let open = file.open(&stranger, OpenFlags::WRITE).unwrap();
         assert_eq!(mode(), 0o6777, "opening changes nothing");
-        open.write_at(&stranger, 0, b"x", false).unwrap();
+        open.write_at(&stranger, 0, b"x").unwrap();
         assert_eq!(mode(), 0o777);
 
         file.setattr(&root(), &arm).unwrap();
-        open.write_at(&root(), 0, b"x", false).unwrap();
+        open.write_at(&root(), 0, b"x").unwrap();
         assert_eq!(mode(), 0o6777, "root keeps them");
-        open.write_at(&root(), 0, b"x", true).unwrap();
+        open.write_at(&root().killing_privileges(), 0, b"x").unwrap();
         assert_eq!(mode(), 0o777, "unless told otherwise");
 
         file.setattr(&root(), &arm).unwrap();
-        open.truncate(&stranger, 1, false).unwrap();
+        open.truncate(&stranger, 1).unwrap();
         assert_eq!(mode(), 0o777);
 
         file.setattr(&root(), &arm).unwrap();
@@ -188,14 +188,14 @@ fn writes_by_others_clear_set_id_bits() {
         assert_eq!(mode(), 0o777, "a new owner takes them");
 
         file.setattr(&root(), &SetAttributes { mode: Some(0o2766), uid: Some(0), ..Default::default() }).unwrap();
-        open.write_at(&root(), 0, b"x", true).unwrap();
+        open.write_at(&root().killing_privileges(), 0, b"x").unwrap();
         assert_eq!(mode(), 0o2766, "a file that its group may not execute is marked for mandatory locks");
 
         file.setattr(&root(), &SetAttributes { mode: Some(0o6777), ..Default::default() }).unwrap();
         let reader = file.open(&stranger, OpenFlags::READ).unwrap();
-        assert_eq!(reader.write_at(&stranger, 0, b"x", true), Err(Errno::EBADF));
-        assert_eq!(reader.truncate(&stranger, 0, true), Err(Errno::EINVAL));
-        assert_eq!(open.write_at(&stranger, 0, b"", true), Ok(0));
+        assert_eq!(reader.write_at(&stranger, 0, b"x"), Err(Errno::EBADF));
+        assert_eq!(reader.truncate(&stranger, 0), Err(Errno::EINVAL));
+        assert_eq!(open.write_at(&stranger, 0, b""), Ok(0));
         let unknown = open.allocate(&stranger, AllocateMode::from_bits(0x8000), 0, 1);
         assert_eq!(unknown, Err(Errno::EOPNOTSUPP));
         assert_eq!(open.allocate(&stranger, AllocateMode::ALLOCATE, 0, 0), Err(Errno::EINVAL));
@@ -214,14 +214,14 @@ fn data_is_read_written_copied_and_made_sparse() {
         assert_eq!(file.read_at(&caller, 8, &mut buffer), Ok(2));
         assert_eq!(file.read_at(&caller, 100, &mut buffer), Ok(0));
         let far = 1 << 33;
-        file.write_at(&caller, far, b"end", false).unwrap();
+        file.write_at(&caller, far, b"end").unwrap();
         assert_eq!(file.getattr(&caller).unwrap().size, far + 3);
         assert!(file.seek(&caller, 0, SeekTarget::Hole).unwrap() < far);
         assert_eq!(file.seek(&caller, 1 << 20, SeekTarget::Data), Ok(far));
         assert_eq!(file.seek(&caller, far + 3, SeekTarget::Data), Err(Errno::ENXIO));
         let punch = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
         file.allocate(&caller, punch, 0, 4).unwrap();
-        file.truncate(&caller, 10, false).unwrap();
+        file.truncate(&caller, 10).unwrap();
         assert_eq!(content(&file), b"\0\0\0\x00456789");
 
         let (_, to) = create_file(&fixture.root, &caller, "g", 0o644, b"");
@@ -231,11 +231,11 @@ fn data_is_read_written_copied_and_made_sparse() {
         }
         file.fsync(&caller, false).unwrap();
         let read_only = vnode.open(&caller, OpenFlags::READ).unwrap();
-        assert_eq!(read_only.write_at(&caller, 0, b"x", false), Err(Errno::EBADF));
+        assert_eq!(read_only.write_at(&caller, 0, b"x"), Err(Errno::EBADF));
         let cut = vnode.open(&caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).unwrap();
         assert_eq!(cut.getattr(&caller).unwrap().size, 0);
         let direct = OpenFlags::from_bits((libc::O_RDWR | libc::O_DIRECT) as u32);
-        assert_eq!(vnode.open(&caller, direct).unwrap().write_at(&caller, 1, b"odd", false), Ok(3));
+        assert_eq!(vnode.open(&caller, direct).unwrap().write_at(&caller, 1, b"odd"), Ok(3));
     });
 }
 
@@ -250,7 +250,7 @@ fn appending_writers_never_overwrite_each_other() {
                 scope.spawn(move || {
                     let file = vnode.open(&root(), OpenFlags::WRITE.with(OpenFlags::APPEND)).unwrap();
                     for _ in 0..500 {
-                        assert_eq!(file.write_at(&root(), 0, &[b'a' + writer; 8], false), Ok(8));
+                        assert_eq!(file.write_at(&root(), 0, &[b'a' + writer; 8]), Ok(8));
                     }
                 });
             }
@@ -275,7 +275,7 @@ fn creation_opens_what_exists_unless_exclusive() {
         assert_eq!(fixture.root.create(&caller, name("f"), &how).unwrap().entry.attributes.size, 0);
         let how = Creation { mode: 0o444, flags: OpenFlags::WRITE };
         let unwritable = fixture.root.create(&user(1_000, &[]), name("r"), &how).unwrap();
-        assert_eq!(unwritable.file.write_at(&user(1_000, &[]), 0, b"x", false), Ok(1));
+        assert_eq!(unwritable.file.write_at(&user(1_000, &[]), 0, b"x"), Ok(1));
     });
 }
 

@@ -71,7 +71,7 @@ fn copy_up_by_open_keeps_the_vnode() {
         let time = SetTime::To(Timestamp { seconds: 7, nanoseconds: 0 });
         let times = SetAttributes { mtime: Some(time), ..Default::default() };
         assert_eq!(vnode.setattr(&root(), &times).unwrap().mtime.seconds, 7);
-        assert_eq!(file.write_at(&root(), 0, b"C", false), Ok(1));
+        assert_eq!(file.write_at(&root(), 0, b"C"), Ok(1));
         assert_eq!(content(&vnode.open(&root(), OpenFlags::READ).unwrap()), b"Content");
         assert!(Arc::ptr_eq(&overlay.lookup("one"), &vnode));
         assert_eq!(vnode.handle(), handle);

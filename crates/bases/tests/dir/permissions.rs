@@ -432,7 +432,7 @@ fn users_take_no_reserved_space() {
         let mut fill = |caller: &Caller, pieces: usize| {
             (0..pieces).find_map(|_| {
                 offset += 4_096;
-                file.write_at(caller, offset, &[7; 4_096], false).err()
+                file.write_at(caller, offset, &[7; 4_096]).err()
             })
         };
         assert_eq!(fill(&owner, 2_000), Some(Errno::ENOSPC));
@@ -442,12 +442,12 @@ fn users_take_no_reserved_space() {
         let at_expense = Caller::server().at_expense_of(&owner);
         assert_eq!(fill(&at_expense, 8), Some(Errno::ENOSPC), "or of whoever it is at the expense of");
         let servers = vnode.open(&Caller::server(), OpenFlags::READ_WRITE).unwrap();
-        assert_eq!(servers.write_at(&at_expense, 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        assert_eq!(servers.write_at(&at_expense, 1 << 31, &[7; 65_536]), Err(Errno::ENOSPC));
         let paid = vnode.open(&at_expense, OpenFlags::READ_WRITE).unwrap();
-        assert_eq!(paid.write_at(&Caller::server(), 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        assert_eq!(paid.write_at(&Caller::server(), 1 << 31, &[7; 65_536]), Err(Errno::ENOSPC));
         let set_id = SetAttributes { mode: Some(0o4755), ..Default::default() };
         vnode.setattr(&owner, &set_id).unwrap();
-        paid.write_at(&at_expense, 0, b"y", false).unwrap();
+        paid.write_at(&at_expense, 0, b"y").unwrap();
         assert_eq!(vnode.getattr(&root()).unwrap().mode, 0o4755, "the server may still write what it may");
         let more = large.allocate(&owner, vnode::AllocateMode::from_bits(0), most, 1 << 20);
         assert_eq!(more, Err(Errno::ENOSPC));
@@ -467,7 +467,7 @@ fn fill(fixture: &Fixture, owner: &Caller) {
     let available = fixture.root.statfs(&root()).unwrap().blocks_available - 256;
     let (_, large) = create_file(&fixture.root, owner, "large", 0o666, b"x");
     large.allocate(owner, vnode::AllocateMode::from_bits(0), 0, available * 4_096).unwrap();
-    let full = (0..1_000).find_map(|piece| large.write_at(owner, (1 << 31) + piece * 4_096, &[7; 4_096], false).err());
+    let full = (0..1_000).find_map(|piece| large.write_at(owner, (1 << 31) + piece * 4_096, &[7; 4_096]).err());
     assert_eq!(full, Some(Errno::ENOSPC));
 }
 
@@ -555,7 +555,7 @@ fn the_superuser_passes_limits_also_where_the_server_acts_for_it() {
         let (file, _) = create_file(&fixture.root, &owner, "f", 0o666, b"x");
         fill(fixture, &owner);
         let write = |opener: &Caller, caller: &Caller| {
-            file.open(opener, OpenFlags::READ_WRITE).unwrap().write_at(caller, 1 << 30, &[7; 65_536], false).map(drop)
+            file.open(opener, OpenFlags::READ_WRITE).unwrap().write_at(caller, 1 << 30, &[7; 65_536]).map(drop)
         };
         let (server, for_root) = (Caller::server(), Caller::server().at_expense_of(&root()));
         let weak = Sleeper::start(&["setpriv", "--bounding-set=-sys_resource"]);

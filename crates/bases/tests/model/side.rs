@@ -243,10 +243,10 @@ impl Side {
                 Ok(format!("{read} bytes: {:x}", digest(&bytes[..read])))
             }
             Action::Write { slot, offset, length, byte, kill } => {
-                let written = self.file(slot)?.write_at(caller, offset, &vec![byte; length], kill)?;
+                let written = self.file(slot)?.write_at(&writer(caller, kill), offset, &vec![byte; length])?;
                 Ok(format!("{written} bytes"))
             }
-            Action::Resize { slot, size, kill } => self.file(slot)?.truncate(caller, size, kill).map(done),
+            Action::Resize { slot, size, kill } => self.file(slot)?.truncate(&writer(caller, kill), size).map(done),
             Action::Allocate { slot, mode, offset, length } => {
                 self.file(slot)?.allocate(caller, AllocateMode::from_bits(mode), offset, length).map(done)
             }
@@ -362,6 +362,12 @@ fn may_change_any_times(operation: &Operation, succeeded: bool) -> bool {
         Action::RemoveXattr { name } => name.starts_with("system."),
         _ => false,
     }
+}
+
+/// The caller that changes data, killing privileges or not.
+fn writer(caller: &Caller, kills: bool) -> Caller {
+    let caller = caller.clone();
+    if kills { caller.killing_privileges() } else { caller }
 }
 
 /// The kernel may protect other users' files from being linked, so the owner or the superuser does it.

@@ -75,7 +75,7 @@ pub(crate) fn truncate(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(
             Ok(object) => object.vnode().setattr(session.caller(), &changes).with_path(path).map(drop),
             Err(CommandError::Path(_, Errno::ENOENT)) => {
                 let file = open_for_writing(session, path, OpenFlags::WRITE)?;
-                file.truncate(session.caller(), size, false).with_path(path)?;
+                file.truncate(session.caller(), size).with_path(path)?;
                 close(session, &file, path)
             }
             Err(error) => Err(error),
@@ -125,7 +125,7 @@ fn open_for_writing(session: &Session<'_>, path: &[u8], flags: OpenFlags) -> Res
 
 /// Writes all data: from `offset` on, or at the end if the file was opened for appending.
 pub(crate) fn write_all(caller: &vnode::Caller, file: &OpenFileRef, offset: u64, data: &[u8]) -> vnode::Result<()> {
-    write_fully(&**file, caller, offset, data, false)
+    write_fully(&**file, caller, offset, data)
 }
 
 /// Reports the errors of earlier writes, as close(2) does.

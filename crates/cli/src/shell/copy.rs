@@ -248,7 +248,7 @@ fn copy_data(caller: &Caller, from: &OpenFileRef, to: &OpenFileRef) -> vnode::Re
         }
     }
     let size = from.getattr(caller)?.size;
-    if to.getattr(caller)?.size < size { to.truncate(caller, size, false) } else { Ok(()) }
+    if to.getattr(caller)?.size < size { to.truncate(caller, size) } else { Ok(()) }
 }
 
 /// Copies from `start` to `end` or to the end of the file, and returns the offset reached.

@@ -100,7 +100,7 @@ impl Layer for Aclfs {
         }
         let how = Creation { mode: 0o600, flags: OpenFlags::WRITE };
         let list = node.lower().create(caller, Name::new(LIST)?, &how)?.file;
-        match list.write_at(caller, 0, input, false)? {
+        match list.write_at(caller, 0, input)? {
             LIST_BYTES => Ok(0),
             _ => Err(Errno::ENOSPC),
         }

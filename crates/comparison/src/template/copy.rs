@@ -33,7 +33,7 @@ fn copy_data(caller: &Caller, from: &OpenFileRef, to: &OpenFileRef) -> Result<()
             return Ok(());
         }
         while !rest.is_empty() {
-            match to.write_at(caller, offset, rest, false)? {
+            match to.write_at(caller, offset, rest)? {
                 0 => return Err(Errno::ENOSPC),
                 written => (rest, offset) = (&rest[written..], offset + written as u64),
             }

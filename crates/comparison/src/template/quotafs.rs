@@ -55,28 +55,21 @@ impl Layer for Quotafs {
         Needs { every_data_operation: true, ..Needs::NONE }
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let size = file.forward_getattr(&Caller::server())?.size;
         let start = if file.flags().appends() { size } else { offset };
         let grown = |length: usize| (start + length as u64).saturating_sub(size) as i64;
         self.count(caller.uid, grown(data.len()))?;
-        let written = file.forward_write_at(caller, offset, data, kill_privileges);
+        let written = file.forward_write_at(caller, offset, data);
         // What could not be written did not grow.
         let done = written.map_or(0, grown);
         self.count(caller.uid, done - grown(data.len()))?;
         written
     }
 
-    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64) -> Result<()> {
         let old = file.forward_getattr(&Caller::server())?;
-        self.resize(old, size, || file.forward_truncate(caller, size, kill_privileges))
+        self.resize(old, size, || file.forward_truncate(caller, size))
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use vnode::Errno;
+
 use super::common::group;
 use crate::check::{ensure, refused, same};
-use crate::{Ability, Client, Identity, Outcome, TestContext};
+use crate::{Ability, Client, File, Identity, Outcome, TestContext};
 
 /// Maximum time that a kernel may cache the names in a directory whose search permission has been revoked.
 const MAX_REVOCATION_DELAY: Duration = Duration::from_secs(10);
@@ -33,9 +35,12 @@ group! { "permissions":
     write_clears_set_id [Users, KillSetId];
     truncate_clears_set_id [Users, KillSetId];
     allocation_clears_set_id [Users, KillSetId, Punch];
+    copy_clears_set_id [Users, KillSetId, CopyRange];
     chown_clears_set_id [Users];
     chown_keeps_setgid_without_execution [Users];
     root_writes_and_set_id_stays [Users, RootKeepsSetId];
+    root_allocates_and_set_id_stays [Users, RootKeepsSetId, Punch];
+    root_copies_and_set_id_stays [Users, RootKeepsSetId, CopyRange];
     setgid_directory_gives_its_group [Users];
     setgid_directory_with_foreign_group [Users];
     access_answers [Users];
@@ -433,6 +438,48 @@ fn allocation_clears_set_id(context: &TestContext<'_>) -> Outcome {
     let open = other(context)?.edit(b"f")?;
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     same!(mode_after(context, 0o6777, || Ok(open.allocate(punch, 0, 4)?))?, 0o777);
+    each_allocation(&*open, |allocate| {
+        same!(mode_after(context, 0o6777, allocate)?, 0o777);
+        Ok(())
+    })
+}
+
+/// Runs a test on each kind of fallocate(2) that the file system supports.
+fn each_allocation(file: &dyn File, test: impl Fn(&dyn Fn() -> Outcome) -> Outcome) -> Outcome {
+    const BLOCK: u64 = 4096;
+    for mode in [
+        0,
+        libc::FALLOC_FL_KEEP_SIZE,
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+        libc::FALLOC_FL_ZERO_RANGE,
+        libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE,
+        libc::FALLOC_FL_COLLAPSE_RANGE,
+        libc::FALLOC_FL_INSERT_RANGE,
+    ] {
+        file.truncate(4 * BLOCK)?;
+        match file.allocate(mode, BLOCK, BLOCK) {
+            Err(Errno::EOPNOTSUPP | Errno::EINVAL) => {}
+            _ => {
+                file.truncate(4 * BLOCK)?;
+                test(&|| Ok(file.allocate(mode, BLOCK, BLOCK)?))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn copy_clears_set_id(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    context.me.put(b"source", &[1; 8192])?;
+    context.me.chmod(b"source", 0o644)?;
+    for client in [owner(context)?, other(context)?] {
+        let (source, open) = (client.open(b"source", libc::O_RDONLY, 0)?, client.edit(b"f")?);
+        let copy = || {
+            same!(source.copy_range(0, &*open, 0, 4096)?, 4096);
+            Ok(())
+        };
+        same!(mode_after(context, 0o6777, copy)?, 0o777);
+    }
     Ok(())
 }
 
@@ -462,6 +509,32 @@ fn root_writes_and_set_id_stays(context: &TestContext<'_>) -> Outcome {
     let open = context.me.edit(b"f")?;
     same!(mode_after(context, 0o6777, || Ok(open.put_at(b"x", 0)?))?, 0o6777);
     same!(mode_after(context, 0o6777, || Ok(open.truncate(1)?))?, 0o6777);
+    let reopened = || -> Outcome {
+        context.me.open(b"f", libc::O_WRONLY | libc::O_TRUNC, 0)?;
+        Ok(())
+    };
+    same!(mode_after(context, 0o6777, reopened)?, 0o6777);
+    Ok(())
+}
+
+fn root_allocates_and_set_id_stays(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    let open = context.me.edit(b"f")?;
+    each_allocation(&*open, |allocate| {
+        same!(mode_after(context, 0o6777, allocate)?, 0o6777);
+        Ok(())
+    })
+}
+
+fn root_copies_and_set_id_stays(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    context.me.put(b"source", &[1; 8192])?;
+    let (source, open) = (context.me.open(b"source", libc::O_RDONLY, 0)?, context.me.edit(b"f")?);
+    let copy = || {
+        same!(source.copy_range(0, &*open, 0, 4096)?, 4096);
+        Ok(())
+    };
+    same!(mode_after(context, 0o6777, copy)?, 0o6777);
     Ok(())
 }
 

@@ -28,6 +28,7 @@ group! { "xattrs":
     too_large [ExtendedAttributes, Kernel];
     many [ExtendedAttributes];
     capability_goes_with_a_write [ExtendedAttributes, Users, KillSetId];
+    capability_goes_with_an_allocation_and_a_copy [ExtendedAttributes, Users, KillSetId, Punch, CopyRange];
 }
 
 fn set_and_get(context: &TestContext<'_>) -> Outcome {
@@ -287,22 +288,38 @@ fn many(context: &TestContext<'_>) -> Outcome {
     Ok(())
 }
 
+/// A value of `security.capability`: revision 2, effective, with the bit of CAP_NET_BIND_SERVICE permitted.
+const BIND_PORTS: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
 fn capability_goes_with_a_write(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.put(b"f", b"data")?;
     me.chmod(b"f", 0o777)?;
-    // Revision 2, effective, with the bit of CAP_NET_BIND_SERVICE permitted.
-    let mut capability = vec![1, 0, 0, 2];
-    capability.extend([0, 4, 0, 0]);
-    capability.extend([0; 12]);
     let user = context.user(1001)?;
     let open = user.edit(b"f")?;
-    me.setxattr(b"f", b"security.capability", &capability, 0)?;
-    same!(me.attribute(b"f", b"security.capability")?, capability);
+    me.setxattr(b"f", b"security.capability", &BIND_PORTS, 0)?;
+    same!(me.attribute(b"f", b"security.capability")?, BIND_PORTS);
     open.put_at(b"x", 0)?;
     refused!(me.attribute(b"f", b"security.capability"), ENODATA);
-    me.setxattr(b"f", b"security.capability", &capability, 0)?;
+    me.setxattr(b"f", b"security.capability", &BIND_PORTS, 0)?;
     user.truncate(b"f", 1)?;
+    refused!(me.attribute(b"f", b"security.capability"), ENODATA);
+    Ok(())
+}
+
+fn capability_goes_with_an_allocation_and_a_copy(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    me.put(b"f", &[2; 8192])?;
+    me.put(b"source", &[1; 8192])?;
+    me.chmod(b"f", 0o777)?;
+    me.chmod(b"source", 0o644)?;
+    let user = context.user(1001)?;
+    let (source, open) = (user.open(b"source", libc::O_RDONLY, 0)?, user.edit(b"f")?);
+    me.setxattr(b"f", b"security.capability", &BIND_PORTS, 0)?;
+    open.allocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 4096)?;
+    refused!(me.attribute(b"f", b"security.capability"), ENODATA);
+    me.setxattr(b"f", b"security.capability", &BIND_PORTS, 0)?;
+    same!(source.copy_range(0, &*open, 0, 4096)?, 4096);
     refused!(me.attribute(b"f", b"security.capability"), ENODATA);
     Ok(())
 }

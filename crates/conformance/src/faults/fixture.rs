@@ -103,7 +103,7 @@ fn fill(root: &VnodeRef) {
     let file = |directory: &VnodeRef, text: &str, bytes: usize| {
         let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
         let created = directory.create(&server, name(text), &how).unwrap();
-        write_fully(&*created.file, &server, 0, &pattern(bytes, text.len() as u8), false).unwrap();
+        write_fully(&*created.file, &server, 0, &pattern(bytes, text.len() as u8)).unwrap();
         created.entry.vnode
     };
     let target = file(root, "file", FILE_BYTES);

@@ -36,7 +36,7 @@ fn open(root: &VnodeRef, path: &str, flags: OpenFlags) -> Result<OpenFileRef> {
 /// Writes to the file, and reports errors of closing it.
 fn write(root: &VnodeRef, flags: OpenFlags, offset: usize, bytes: usize) -> Result<Vec<u8>> {
     let file = open(root, "file", flags)?;
-    write_fully(&*file, &caller(), offset as u64, &pattern(bytes, 99), false).map(|()| Vec::new())
+    write_fully(&*file, &caller(), offset as u64, &pattern(bytes, 99)).map(|()| Vec::new())
 }
 
 fn set_attributes(root: &VnodeRef, path: &str, changes: SetAttributes) -> Result<Vec<u8>> {
@@ -110,7 +110,7 @@ pub static OPERATIONS: &[Operation] = &[
     operation("cut to nothing", |root| set_attributes(root, "file", set_size(0))),
     operation("cut an open file", |root| {
         let file = open(root, "file", OpenFlags::READ_WRITE)?;
-        file.truncate(&caller(), 100, false).map(|()| Vec::new())
+        file.truncate(&caller(), 100).map(|()| Vec::new())
     }),
     operation("make longer", |root| set_attributes(root, "file", set_size(FILE_BYTES + 20_000))),
     operation("punch a hole", |root| allocate(root, PUNCH, 1000, 9000)),
@@ -167,7 +167,7 @@ pub static OPERATIONS: &[Operation] = &[
     operation("make a file without a name", |root| {
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let created = root.tmpfile(&caller(), &how)?;
-        write_fully(&*created.file, &caller(), 0, &pattern(5000, 3), false)?;
+        write_fully(&*created.file, &caller(), 0, &pattern(5000, 3))?;
         root.link(&caller(), &created.entry.vnode, name("new")).map(|_| Vec::new())
     }),
 ];

@@ -36,7 +36,9 @@ impl TreeClient {
 
     fn caller(&self) -> Caller {
         let identity = &self.identity;
-        Caller::with_groups(identity.uid, identity.gid, &identity.groups, self.umask.load(Ordering::SeqCst))
+        let umask = self.umask.load(Ordering::SeqCst);
+        let caller = Caller::with_groups(identity.uid, identity.gid, &identity.groups, umask);
+        if caller.is_superuser() { caller } else { caller.killing_privileges() }
     }
 
     fn working_directory(&self) -> VnodeRef {
@@ -279,8 +281,7 @@ impl Client for TreeClient {
 
     fn truncate(&self, path: &[u8], length: u64) -> Result<()> {
         let size = Some(check_length(length)?);
-        let kill_privileges = !self.caller().is_superuser();
-        self.change(path, true, SetAttributes { size, kill_privileges, ..SetAttributes::default() })
+        self.change(path, true, SetAttributes { size, ..SetAttributes::default() })
     }
 
     fn set_times(&self, path: &[u8], access: TimeChange, modification: TimeChange, follow: bool) -> Result<()> {

@@ -53,11 +53,6 @@ impl TreeFile {
         }
     }
 
-    /// Returns whether a change must clear the set-id bits.
-    fn kills_privileges(&self) -> bool {
-        !self.caller.is_superuser()
-    }
-
     /// Acquires a lock, or polls until it is available.
     fn acquire_lock(&self, owner: LockOwner, lock: &vnode::Lock, wait: bool) -> Result<()> {
         loop {
@@ -88,7 +83,7 @@ impl File for TreeFile {
         if data.is_empty() {
             return Ok(0);
         }
-        self.open.write_at(&self.caller, check_length(offset)?, data, self.kills_privileges())
+        self.open.write_at(&self.caller, check_length(offset)?, data)
     }
 
     fn read(&self, buffer: &mut [u8]) -> Result<usize> {
@@ -131,7 +126,7 @@ impl File for TreeFile {
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
-        self.open.truncate(&self.caller, check_length(length)?, self.kills_privileges())
+        self.open.truncate(&self.caller, check_length(length)?)
     }
 
     fn chmod(&self, mode: u32) -> Result<()> {

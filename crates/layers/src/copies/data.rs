@@ -22,7 +22,7 @@ pub fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: 
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()
     {
-        return to.truncate(writer, size, false);
+        return to.truncate(writer, size);
     }
     let (mut offset, mut unsynced) = (0, 0);
     while offset < size {
@@ -47,7 +47,7 @@ pub fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: 
         }
         offset = hole;
     }
-    to.truncate(writer, size, false)
+    to.truncate(writer, size)
 }
 
 /// Returns whether a file that was reported to have no data from `offset` on has none, or has become that short by now.
@@ -93,7 +93,7 @@ fn copy_range(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u6
         writer.cancellation().check()?;
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(COPY_BUFFER_BYTES);
         let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;
-        write_fully(to, writer, offset, &buffer[..read], false)?;
+        write_fully(to, writer, offset, &buffer[..read])?;
         offset += read as u64;
         if read < wanted {
             return check_source_end(from, offset);

@@ -505,16 +505,9 @@ impl Layer for FistLayer {
             .forward_read_at(caller, offset, buffer))
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         if !self.hooks.intercepts(&Operation::Write { offset, length: data.len() }) {
-            return file.forward_write_at(caller, offset, data, kill_privileges);
+            return file.forward_write_at(caller, offset, data);
         }
         let members = self.members.load();
         let _serial = self.lock_serial(&members, caller)?;
@@ -523,7 +516,7 @@ impl Layer for FistLayer {
         let operation = Operation::Write { offset: seen, length: data.len() };
         // Where a rule reports success, all data count as written.
         self.run_with_rules((file.node(), caller), &operation, &|| Some(data.len()), &mut |_, caller, _| {
-            file.forward_write_at(caller, offset, data, kill_privileges)
+            file.forward_write_at(caller, offset, data)
         })
     }
 
@@ -531,9 +524,9 @@ impl Layer for FistLayer {
         with_rules!(self, file.node(), caller, Operation::GetAttributes, |_node, caller| file.forward_getattr(caller))
     }
 
-    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64) -> Result<()> {
         with_rules!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller, arguments_now| file
-            .forward_truncate(caller, arguments::new_size(arguments_now, size), kill_privileges))
+            .forward_truncate(caller, arguments::new_size(arguments_now, size)))
     }
 
     fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {

@@ -139,19 +139,12 @@ impl Layer for Faulty {
         )
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let within =
             |grant: &dyn Fn(u64) -> u64| granted_write_length(file, caller, offset, data.len(), grant).map(Some);
         self.inject(caller, &Operation::Write { offset, length: data.len() }, within, |limit| {
             let length = limit.unwrap_or(usize::MAX).min(data.len());
-            file.forward_write_at(caller, offset, &data[..length], kill_privileges)
+            file.forward_write_at(caller, offset, &data[..length])
         })
     }
 

@@ -81,7 +81,10 @@ impl Layer for Map {
         let effective = self.effective(caller);
         match self.has_view() {
             // New objects and written data are still charged to the caller, where space is reserved or limited.
-            true => Cow::Owned(with_process(Caller::server().at_expense_of(&self.charged_caller(&effective)), caller)),
+            true => {
+                let server = Caller::server().at_expense_of(&self.charged_caller(&effective));
+                Cow::Owned(with_process(server.killing_privileges_with(caller), caller))
+            }
             false => effective,
         }
     }
@@ -122,7 +125,11 @@ impl Layer for Map {
             let ids = (changes.uid.unwrap_or(below.uid), changes.gid.unwrap_or(below.gid));
             *mode &= !self.foreign_set_id(&view_caller, ids);
         }
-        if changes.is_empty() { node.forward_getattr(caller) } else { node.forward_setattr(caller, &changes) }
+        match changes {
+            changes if changes.is_empty() => node.forward_getattr(caller),
+            SetAttributes { size: Some(_), .. } => node.forward_setattr(&self.writer(caller), &changes),
+            _ => node.forward_setattr(caller, &changes),
+        }
     }
 
     fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -272,28 +279,19 @@ impl Layer for Map {
     }
 
     fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        if !flags.truncates() || !self.kills_privileges(caller) {
-            return node.forward_open(caller, flags);
+        if flags.truncates() {
+            node.forward_open(&self.writer(caller), flags)
+        } else {
+            node.forward_open(caller, flags)
         }
-        let file = node.forward_open(caller, flags.without(OpenFlags::TRUNCATE))?;
-        let cut = SetAttributes { size: Some(0), kill_privileges: true, ..SetAttributes::default() };
-        node.forward_setattr(caller, &cut)?;
-        Ok(file)
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
-        file.forward_write_at(caller, offset, data, kill_privileges || self.kills_privileges(caller))
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        file.forward_write_at(&self.writer(caller), offset, data)
     }
 
-    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        file.forward_truncate(caller, size, kill_privileges || self.kills_privileges(caller))
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64) -> Result<()> {
+        file.forward_truncate(&self.writer(caller), size)
     }
 
     fn allocate(
@@ -305,7 +303,7 @@ impl Layer for Map {
         length: u64,
     ) -> Result<()> {
         self.strip_privileges(file, caller)?;
-        file.forward_allocate(caller, mode, offset, length)
+        file.forward_allocate(&self.writer(caller), mode, offset, length)
     }
 
     fn copy_range(
@@ -322,7 +320,7 @@ impl Layer for Map {
         {
             self.strip_privileges(to, caller)?;
         }
-        file.forward_copy_range(caller, offset, to, to_offset, length)
+        file.forward_copy_range(&self.writer(caller), offset, to, to_offset, length)
     }
 }
 
@@ -358,13 +356,22 @@ impl Map {
     }
 
     /// Returns whether changes must clear set-ID bits, since the server may keep them where the caller may not.
-    pub(crate) fn kills_privileges(&self, caller: &Caller) -> bool {
+    fn kills_privileges(&self, caller: &Caller) -> bool {
         self.has_view() && !caller.server && !self.effective(caller).is_superuser()
     }
 
+    /// Returns the caller for an operation that changes data: it kills privileges where the server may keep them and the
+    /// caller may not.
+    fn writer<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+        match self.kills_privileges(caller) {
+            true => Cow::Owned(caller.clone().killing_privileges()),
+            false => Cow::Borrowed(caller),
+        }
+    }
+
     /// Removes set-ID bits and capabilities from a file that the server is about to change for a caller that may not
-    /// keep them: before the change, since data may have changed even where an error is reported.
-    pub(crate) fn strip_privileges(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+    /// keep them: before the change, since data may have changed even where a layer below reports an error.
+    fn strip_privileges(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
         if !self.kills_privileges(caller) {
             return Ok(());
         }

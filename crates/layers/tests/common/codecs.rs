@@ -387,16 +387,9 @@ impl Layer for Slow {
         Promises::TRANSPARENT
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         std::thread::sleep(std::time::Duration::from_micros(50));
-        file.forward_write_at(caller, offset, data, kill_privileges)
+        file.forward_write_at(caller, offset, data)
     }
 }
 
@@ -414,12 +407,8 @@ impl Layer for Stuck {
         Promises::TRANSPARENT
     }
 
-    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        if size <= file.lower().getattr(caller)?.size {
-            Err(Errno::EIO)
-        } else {
-            file.forward_truncate(caller, size, kill_privileges)
-        }
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64) -> Result<()> {
+        if size <= file.lower().getattr(caller)?.size { Err(Errno::EIO) } else { file.forward_truncate(caller, size) }
     }
 }
 
@@ -443,7 +432,7 @@ impl Layer for Cutting {
 
     fn seek(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
-            file.forward_truncate(caller, self.size, false)?;
+            file.forward_truncate(caller, self.size)?;
         }
         file.forward_seek(caller, offset, target)
     }
@@ -487,20 +476,13 @@ impl Layer for Breaking {
         }
     }
 
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
-        let Err(error) = self.0.count() else { return file.forward_write_at(caller, offset, data, kill_privileges) };
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        let Err(error) = self.0.count() else { return file.forward_write_at(caller, offset, data) };
         match self.0.short.swap(0, Ordering::Relaxed) {
             0 => Err(error),
             short => {
                 self.0.left.store(1, Ordering::Relaxed);
-                file.forward_write_at(caller, offset, &data[..short.min(data.len())], kill_privileges)
+                file.forward_write_at(caller, offset, &data[..short.min(data.len())])
             }
         }
     }

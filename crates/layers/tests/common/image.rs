@@ -109,7 +109,7 @@ fn create(root: &VnodeRef, name: &NameBuf, kind: &[u8], data: &[u8]) -> VnodeRef
     match kind {
         b"file" => {
             let created = root.create(&server, name, &Creation { mode: 0o600, flags: OpenFlags::READ_WRITE }).unwrap();
-            vnode::write_fully(&*created.file, &server, 0, data, false).unwrap();
+            vnode::write_fully(&*created.file, &server, 0, data).unwrap();
             created.entry.vnode
         }
         b"directory" => root.mkdir(&server, name, 0o700).unwrap().vnode,

@@ -98,7 +98,7 @@ pub(crate) fn fill(branch: &FileSystemRef, index: usize, path: &str) {
 pub(crate) fn write(directory: &VnodeRef, file: &str, data: &[u8]) {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     let created = directory.create(&server(), name(file), &how).unwrap();
-    created.file.write_at(&server(), 0, data, false).unwrap();
+    created.file.write_at(&server(), 0, data).unwrap();
 }
 
 pub(crate) fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {

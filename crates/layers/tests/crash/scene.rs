@@ -183,7 +183,7 @@ pub(crate) fn perform_from(union: &dyn FileSystem, operation: Operation, ready: 
         Operation::Append(name) => {
             let file = path(name).open(&caller, OpenFlags::READ_WRITE)?;
             ready();
-            file.write_at(&caller, 10_000, b"end", false).map(drop)
+            file.write_at(&caller, 10_000, b"end").map(drop)
         }
         Operation::Resize(name, size) => {
             let vnode = path(name);

@@ -101,8 +101,8 @@ impl Layer for RecordingLayer {
         Needs { every_data_operation: true, ..Needs::NONE }
     }
 
-    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
-        let written = file.forward_write_at(caller, offset, data, kill)?;
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        let written = file.forward_write_at(caller, offset, data)?;
         self.log.add(self.device, DeviceRequest::Write { offset: offset as usize, data: data[..written].to_vec() });
         Ok(written)
     }
@@ -148,7 +148,7 @@ impl Device {
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let root = vnode::FileSystem::root(&*memory);
         let file = root.create(&server, Name::new(DISK_FILE_NAME.as_bytes()).unwrap(), &how).unwrap().file;
-        vnode::write_fully(&*file, &server, 0, image, false).unwrap();
+        vnode::write_fully(&*file, &server, 0, image).unwrap();
         // What the kernel keeps of it is not to be seen by others.
         let options = MountOptions {
             source: "power-cut".into(),

@@ -228,7 +228,7 @@ pub(crate) fn cut_data_program(
         for path in program.branches[0].1 {
             let bytes = if path.ends_with("big") { BIG_FILE_BYTES } else { 5 };
             let written = create_at(&file_system, path)
-                .and_then(|file| vnode::write_fully(&*file, &Caller::server(), 0, &vec![b'#'; bytes], false));
+                .and_then(|file| vnode::write_fully(&*file, &Caller::server(), 0, &vec![b'#'; bytes]));
             written.map_err(|error| format!("{path}: {error}"))?;
         }
         Ok(())

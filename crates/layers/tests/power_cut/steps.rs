@@ -142,19 +142,19 @@ impl UnionUser {
         let data = |byte| [byte; WRITE_BYTES];
         match step {
             Step::Write(path, byte) => {
-                vnode::write_fully(&*open(path, OpenFlags::READ_WRITE)?, &caller, 0, &data(byte), false)
+                vnode::write_fully(&*open(path, OpenFlags::READ_WRITE)?, &caller, 0, &data(byte))
             }
             // Who has such a file open synchronizes it after each write, as the kernel does.
             Step::WriteSynchronously(path, byte) => {
                 let file = open(path, OpenFlags::READ_WRITE)?;
-                vnode::write_fully(&*file, &caller, 0, &data(byte), false)?;
+                vnode::write_fully(&*file, &caller, 0, &data(byte))?;
                 file.fsync(&caller, true)
             }
             Step::Create(path, byte) => {
                 let (directory, name) = self.split(path);
                 let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
                 let file = directory.create(&caller, name.as_name(), &how)?.file;
-                vnode::write_fully(&*file, &caller, 0, &data(byte), false)
+                vnode::write_fully(&*file, &caller, 0, &data(byte))
             }
             Step::Truncate(path, size) => {
                 let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };

@@ -90,9 +90,9 @@ fn modes_sizes_and_owners_are_what_a_rule_makes_of_them() {
         assert_eq!(change(SetAttributes { size: Some(5000), ..Default::default() }).size, 100);
         let changed = change(SetAttributes { uid: Some(7), ..Default::default() });
         assert_eq!((changed.uid, changed.gid), (0, 9));
-        file.file.truncate(&server, 50, false).unwrap();
+        file.file.truncate(&server, 50).unwrap();
         assert_eq!(attributes(&below, "file").size, 10);
-        file.file.truncate(&server, 5, false).unwrap();
+        file.file.truncate(&server, 5).unwrap();
         assert_eq!(attributes(&below, "file").size, 5);
     });
 }
@@ -119,9 +119,9 @@ fn numbers_that_an_argument_cannot_be_refuse_the_operation() {
         let changes = SetAttributes { mode: Some(0o700), ..Default::default() };
         assert_eq!(root.setattr(&server, &changes).err(), Some(Errno::EINVAL));
         let file = create(&mount.root_below(0), &server, "file").unwrap();
-        file.file.write_at(&server, 0, b"text", false).unwrap();
+        file.file.write_at(&server, 0, b"text").unwrap();
         let opened = root.lookup(&server, name("file")).unwrap().vnode.open(&server, OpenFlags::READ_WRITE).unwrap();
-        assert_eq!(opened.truncate(&server, 2, false), Err(Errno::EINVAL));
+        assert_eq!(opened.truncate(&server, 2), Err(Errno::EINVAL));
         assert_eq!((names_in(&mount.root_below(0)).len(), attributes(&mount.root_below(0), "file").size), (1, 4));
     });
 }

@@ -101,7 +101,7 @@ fn create(directory: &VnodeRef, caller: &Caller, at: &str) -> Result<Created> {
 
 /// Makes a file with this text.
 fn write(directory: &VnodeRef, caller: &Caller, at: &str, text: &[u8]) -> Result<()> {
-    create(directory, caller, at)?.file.write_at(caller, 0, text, false).map(drop)
+    create(directory, caller, at)?.file.write_at(caller, 0, text).map(drop)
 }
 
 /// All that a file holds.

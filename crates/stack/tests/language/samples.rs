@@ -193,7 +193,7 @@ fn versionfs_keeps_what_is_cut_however_it_is_opened() {
         file.open(&server, OpenFlags::READ.with(OpenFlags::TRUNCATE)).unwrap();
         assert_eq!(read(&root, &server, "file.~1~").unwrap(), b"1");
         // Whoever means to make it meets what somebody else has made.
-        file.open(&server, OpenFlags::WRITE).unwrap().write_at(&server, 0, b"2", false).unwrap();
+        file.open(&server, OpenFlags::WRITE).unwrap().write_at(&server, 0, b"2").unwrap();
         let flags = OpenFlags::WRITE.with(OpenFlags::TRUNCATE);
         root.create(&server, name("file"), &Creation { mode: 0o644, flags }).unwrap();
         assert_eq!(read(&root, &server, "file.~1~").unwrap(), b"2");

@@ -108,10 +108,10 @@ impl OpenFile for FanOutFile {
         self.read(self.node.order_of_data(), |_, file| file.read_at(caller, offset, buffer))
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let _guard = self.lock(caller, offset, data.len() as u64)?;
         self.transfer(caller, data.len(), |caller, _, file, part| {
-            file.write_at(caller, offset + part.start as u64, &data[part], kill_privileges)
+            file.write_at(caller, offset + part.start as u64, &data[part])
         })
     }
 
@@ -119,9 +119,9 @@ impl OpenFile for FanOutFile {
         self.read(ReadOrder::PrimaryFirst, |branch, file| Ok(self.node.attributes(branch, file.getattr(caller)?)))
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
         let _guard = self.node.lock(caller)?;
-        self.change(caller, |caller, _, file| file.truncate(caller, size, kill_privileges)).map(drop)
+        self.change(caller, |caller, _, file| file.truncate(caller, size)).map(drop)
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
@@ -167,7 +167,7 @@ impl OpenFile for FanOutFile {
                 Err(Errno::EXDEV | Errno::EOPNOTSUPP) => {
                     let mut data = vec![0; part.len().min(COPY_BUFFER_BYTES)];
                     let count = source.read_at(caller, offset + done, &mut data)?;
-                    target.write_at(caller, to_offset + done, &data[..count], false)
+                    target.write_at(caller, to_offset + done, &data[..count])
                 }
                 copied => Ok(copied? as usize),
             }

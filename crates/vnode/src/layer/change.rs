@@ -3,6 +3,8 @@
 //! Rolling back needs no space: it rewrites only pages that were written and are therefore allocated. Holes are punched
 //! at the end, when nothing can fail any more.
 
+use std::borrow::Cow;
+
 use super::blocks::{Blocks, PUNCH};
 use super::scratch::Scratch;
 use super::shape::Holes;
@@ -97,9 +99,15 @@ impl<L: Layer> Blocks<'_, L> {
         match &result {
             Ok(_) => self.free_unused(&change),
             // The operation's own error is the one to report.
-            Err(_) => self.undo(change),
+            Err(_) => self.keeping_privileges().undo(change),
         }
         result
+    }
+
+    /// Returns the same data for undoing a change, which clears no privileges.
+    fn keeping_privileges(&self) -> Blocks<'_, L> {
+        let lower_caller = Cow::Owned(self.lower_caller.clone().into_owned().keeping_privileges());
+        Blocks { lower_caller, ..*self }
     }
 
     /// Punches holes where data is not needed. Where that is not possible, the zeros stay.
@@ -128,20 +136,13 @@ impl<L: Layer> Blocks<'_, L> {
     /// Encodes and writes whole blocks from `start`; if the last is short, it ends the file or is about to. `before` is
     /// what these blocks contain below. Returns the number of upper bytes written, up to the last whole block; all else
     /// is unchanged. Fails if none were written.
-    pub(crate) fn write_blocks(
-        &self,
-        change: &mut Change,
-        start: u64,
-        plain: &[u8],
-        before: Scratch,
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    pub(crate) fn write_blocks(&self, change: &mut Change, start: u64, plain: &[u8], before: Scratch) -> Result<usize> {
         let encoded = self.encode(change.plain_end, start, plain)?;
         let position = self.position(start);
         let (old_end, end) = (change.end, position + encoded.len() as u64);
         let written = match self.shape.sparse {
-            true => self.write_sparse(change, position, &encoded, &before, kill_privileges),
-            false => self.write_below(position, &encoded, kill_privileges),
+            true => self.write_sparse(change, position, &encoded, &before),
+            false => self.write_below(position, &encoded),
         };
         let Err(Broken { done, failure }) = written else {
             change.end = old_end.max(end);
@@ -153,8 +154,9 @@ impl<L: Layer> Blocks<'_, L> {
         change.end = if kept > 0 { old_end.max(position + kept as u64) } else { old_end };
         change.failure = failure;
         if !is_by_byte {
-            self.set_size_back(change.end);
-            self.restore(position + kept as u64, before.get(kept..).unwrap_or_default());
+            let restoring = self.keeping_privileges();
+            restoring.set_size_back(change.end);
+            restoring.restore(position + kept as u64, before.get(kept..).unwrap_or_default());
             change.saved.push((position, before));
         }
         let count = if is_by_byte { kept } else { kept / self.shape.encoded_block_size() * self.shape.block_size };
@@ -169,11 +171,10 @@ impl<L: Layer> Blocks<'_, L> {
         position: u64,
         encoded: &[u8],
         before: &[u8],
-        kill_privileges: bool,
     ) -> std::result::Result<(), Broken> {
         let (size, end) = (self.shape.encoded_block_size(), position + encoded.len() as u64);
         if end > change.end {
-            let grown = self.lower.truncate(&self.lower_caller, end, kill_privileges);
+            let grown = self.lower.truncate(&self.lower_caller, end);
             grown.map_err(|failure| Broken { done: 0, failure })?;
         }
         let is_known = before.len() as u64 >= change.end.min(end).saturating_sub(position);
@@ -183,7 +184,7 @@ impl<L: Layer> Blocks<'_, L> {
             let was_used = if is_known { used(&old[..old.len().min(block.len())]) } else { block.len() };
             let is_used = used(block);
             // Zeros overwrite what was longer: its pages are allocated.
-            let written = self.write_below(at, &block[..is_used.max(was_used)], kill_privileges);
+            let written = self.write_below(at, &block[..is_used.max(was_used)]);
             written.map_err(|broken| Broken { done: index * size + broken.done.min(block.len() - 1), ..broken })?;
             let block_end = at + block.len() as u64;
             change.set_used(at, block_end, at + is_used as u64, at + was_used as u64);
@@ -192,10 +193,10 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Writes all of `bytes` below.
-    fn write_below(&self, position: u64, bytes: &[u8], kill_privileges: bool) -> std::result::Result<(), Broken> {
+    fn write_below(&self, position: u64, bytes: &[u8]) -> std::result::Result<(), Broken> {
         let mut done = 0;
         while done < bytes.len() {
-            match self.lower.write_at(&self.lower_caller, position + done as u64, &bytes[done..], kill_privileges) {
+            match self.lower.write_at(&self.lower_caller, position + done as u64, &bytes[done..]) {
                 Ok(0) => return Err(Broken { done, failure: Errno::ENOSPC }),
                 Ok(more) => done += more,
                 Err(failure) => return Err(Broken { done, failure }),
@@ -209,7 +210,7 @@ impl<L: Layer> Blocks<'_, L> {
     fn set_size_back(&self, size: u64) {
         for _ in 0..2 {
             let now = self.lower.getattr(&self.lower_caller).map_or(u64::MAX, |attributes| attributes.size);
-            if now <= size || self.lower.truncate(&self.lower_caller, size, false).is_ok() {
+            if now <= size || self.lower.truncate(&self.lower_caller, size).is_ok() {
                 return;
             }
         }
@@ -225,7 +226,7 @@ impl<L: Layer> Blocks<'_, L> {
             let end = before.len().min(from + (PAGE_SIZE - at % PAGE_SIZE) as usize);
             let page = &before[from..end];
             if now[..length].get(from..end) != Some(page) && !self.restore_hole(at, page) {
-                let again = |_| self.write_below(at, page, false).is_ok();
+                let again = |_| self.write_below(at, page).is_ok();
                 let _ = (0..2).any(again);
             }
             from = end;

@@ -31,7 +31,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Writes at `offset`, or at the end; see [`crate::OpenFile::write_at`].
-    pub(crate) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    pub(crate) fn write(&self, offset: Option<u64>, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -47,13 +47,13 @@ impl<L: Layer> Blocks<'_, L> {
         self.all_or_nothing(size_below, |change| {
             // A write that begins before the end re-encodes the last block itself.
             if end > size && offset >= size {
-                self.unmark_last(change, size, end, kill_privileges)?;
+                self.unmark_last(change, size, end)?;
             }
             // A short block before the gap is the last until more of it is written.
             change.set_plain_end(if offset.is_multiple_of(self.block()) { end } else { offset.max(size) });
-            let size = if offset > size { self.extend(change, size, offset, kill_privileges)? } else { size };
+            let size = if offset > size { self.extend(change, size, offset)? } else { size };
             change.set_plain_end(end);
-            let written = self.write_locked(change, size, offset, data, kill_privileges)?;
+            let written = self.write_locked(change, size, offset, data)?;
             // The block that a short write ends with is not encoded as the last.
             let is_whole = written == data.len() || end == size || !self.marks_last();
             if is_whole { Ok(written) } else { Err(change.failure()) }
@@ -61,18 +61,18 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Sets the size; see [`crate::OpenFile::truncate`].
-    pub(crate) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
+    pub(crate) fn truncate(&self, size: u64) -> Result<()> {
         let (_guard, size_below) = self.whole()?;
         let old = self.shape.plain_size(size_below);
         self.shape.encoded_size(size)?;
         self.all_or_nothing(size_below, |change| match size > old {
-            true => self.grow(change, old, size, kill_privileges),
-            false => self.cut(change, old, size, kill_privileges),
+            true => self.grow(change, old, size),
+            false => self.cut(change, old, size),
         })
     }
 
     /// Shortens the file, or leaves its size unchanged.
-    fn cut(&self, change: &mut Change, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
+    fn cut(&self, change: &mut Change, old: u64, size: u64) -> Result<()> {
         let kept = match (size % self.block()) as usize {
             0 if self.marks_last() => self.block().min(size) as usize,
             kept => kept,
@@ -84,9 +84,9 @@ impl<L: Layer> Blocks<'_, L> {
             let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
             let before = self.bytes_before(change, start, plain.len())?;
             self.decode_edge(&before, old, start, start, &mut plain)?;
-            self.write_all(change, start, &plain[..kept], before, kill_privileges)?;
+            self.write_all(change, start, &plain[..kept], before)?;
         }
-        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?, kill_privileges)
+        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?)
     }
 
     /// Reserves, punches or zeroes; see [`crate::OpenFile::allocate`]. Ranges cannot be collapsed or inserted.
@@ -102,7 +102,7 @@ impl<L: Layer> Blocks<'_, L> {
             let within = if keep_size { end.min(size) } else { end };
             return self.all_or_nothing(size_below, |change| {
                 if grows {
-                    self.grow(change, size, end, false)?;
+                    self.grow(change, size, end)?;
                 }
                 if offset < within { self.zero(change, size.max(within), offset, within) } else { Ok(()) }
             });
@@ -113,7 +113,7 @@ impl<L: Layer> Blocks<'_, L> {
         let start = offset / self.block() * self.shape.encoded_block_size() as u64;
         let below = AllocateMode::KEEP_SIZE;
         self.lower.allocate(&self.lower_caller, below, start, encoded_end - start)?;
-        if grows { self.all_or_nothing(size_below, |change| self.grow(change, size, end, false)) } else { Ok(()) }
+        if grows { self.all_or_nothing(size_below, |change| self.grow(change, size, end)) } else { Ok(()) }
     }
 
     /// Finds data or a hole; see [`crate::OpenFile::seek`].
@@ -236,7 +236,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Re-encodes the last block of a file of `size` bytes, if it is whole and a file of `end` bytes continues after
     /// it.
-    fn unmark_last(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
+    fn unmark_last(&self, change: &mut Change, size: u64, end: u64) -> Result<()> {
         if !self.marks_last() || size == 0 || !size.is_multiple_of(self.block()) {
             return Ok(());
         }
@@ -245,19 +245,12 @@ impl<L: Layer> Blocks<'_, L> {
         let before = self.bytes_before(change, start, plain.len())?;
         self.decode_edge(&before, size, start, start, &mut plain)?;
         change.set_plain_end(end);
-        self.write_all(change, start, &plain, before, kill_privileges)
+        self.write_all(change, start, &plain, before)
     }
 
     /// Writes `data` at `offset` into a file of `size` bytes, with the lock held. The rest of the first and last blocks
     /// is preserved; `offset` may be past the end only if zeros are holes byte by byte.
-    fn write_locked(
-        &self,
-        change: &mut Change,
-        size: u64,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
+    fn write_locked(&self, change: &mut Change, size: u64, offset: u64, data: &[u8]) -> Result<usize> {
         let start = offset - offset % self.block();
         let end = offset + data.len() as u64;
         let last = end - 1 - (end - 1) % self.block();
@@ -266,7 +259,7 @@ impl<L: Layer> Blocks<'_, L> {
         if offset == start && kept_end == end {
             // What cannot be read cannot be lost either.
             let before = self.bytes_before(change, start, length).unwrap_or_default();
-            return self.write_blocks(change, start, data, before, kill_privileges);
+            return self.write_blocks(change, start, data, before);
         }
         let mut plain = Scratch::zeros(length)?;
         let before = self.bytes_before(change, start, length)?;
@@ -277,7 +270,7 @@ impl<L: Layer> Blocks<'_, L> {
             self.decode_edge(&before, size, start, last, &mut plain[(last - start) as usize..])?;
         }
         plain[(offset - start) as usize..(end - start) as usize].copy_from_slice(data);
-        let written = self.write_blocks(change, start, &plain, before, kill_privileges)? as u64;
+        let written = self.write_blocks(change, start, &plain, before)? as u64;
         // A short write below counts up to its last whole block.
         match (start + written).min(end).saturating_sub(offset) {
             0 => Err(change.failure()),
@@ -321,7 +314,7 @@ impl<L: Layer> Blocks<'_, L> {
     /// Makes the range from the end `size` to `offset` beyond it read as zeros; the lower size may still be less than
     /// that of `offset` if the layer supports holes. Returns the offset up to which writes must preserve the rest of
     /// partly covered blocks.
-    fn extend(&self, change: &mut Change, size: u64, offset: u64, kill_privileges: bool) -> Result<u64> {
+    fn extend(&self, change: &mut Change, size: u64, offset: u64) -> Result<u64> {
         if self.shape.holes == Holes::ZeroByte {
             return Ok(size);
         }
@@ -332,7 +325,7 @@ impl<L: Layer> Blocks<'_, L> {
             let mut plain = Scratch::zeros((end - position) as usize)?;
             let before = self.bytes_before(change, position, plain.len())?;
             self.decode_edge(&before, size, position, position, &mut plain)?;
-            self.write_all(change, position, &plain, before, kill_privileges)?;
+            self.write_all(change, position, &plain, before)?;
             position = end;
         }
         if self.shape.holes == Holes::ZeroBlock {
@@ -345,34 +338,27 @@ impl<L: Layer> Blocks<'_, L> {
             self.caller.cancellation().check()?;
             let part = zeros.len().min((offset - position) as usize);
             let before = self.bytes_before(change, position, part)?;
-            self.write_all(change, position, &zeros[..part], before, kill_privileges)?;
+            self.write_all(change, position, &zeros[..part], before)?;
             position += part as u64;
         }
         Ok(offset)
     }
 
     /// As [`Self::write_blocks`], but writes everything or fails.
-    fn write_all(
-        &self,
-        change: &mut Change,
-        start: u64,
-        plain: &[u8],
-        before: Scratch,
-        kill_privileges: bool,
-    ) -> Result<()> {
-        match self.write_blocks(change, start, plain, before, kill_privileges)? {
+    fn write_all(&self, change: &mut Change, start: u64, plain: &[u8], before: Scratch) -> Result<()> {
+        match self.write_blocks(change, start, plain, before)? {
             written if written == plain.len() => Ok(()),
             _ => Err(change.failure()),
         }
     }
 
     /// Extends the file with zeros, including its lower size.
-    fn grow(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
-        self.unmark_last(change, size, end, kill_privileges)?;
+    fn grow(&self, change: &mut Change, size: u64, end: u64) -> Result<()> {
+        self.unmark_last(change, size, end)?;
         change.set_plain_end(end);
-        self.extend(change, size, end, kill_privileges)?;
+        self.extend(change, size, end)?;
         let encoded = self.shape.encoded_size(end)?;
-        self.lower.truncate(&self.lower_caller, encoded, kill_privileges)?;
+        self.lower.truncate(&self.lower_caller, encoded)?;
         change.set_end(encoded);
         Ok(())
     }
@@ -403,7 +389,7 @@ impl<L: Layer> Blocks<'_, L> {
         while offset < end {
             self.caller.cancellation().check()?;
             let part = zeros.len().min((end - offset) as usize);
-            offset += self.write_locked(change, size, offset, &zeros[..part], false)? as u64;
+            offset += self.write_locked(change, size, offset, &zeros[..part])? as u64;
             change.forget_more_than(ZEROED_BYTES_SAVED, first);
         }
         Ok(())

@@ -80,22 +80,22 @@ impl<L: Layer> LayerFile<L> {
         }
     }
 
-    pub fn forward_write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    pub fn forward_write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let at = (!self.flags.appends()).then_some(offset);
         match self.data(caller) {
-            Data::Untouched(lower_caller) => self.lower.write_at(&lower_caller, offset, data, kill_privileges),
+            Data::Untouched(lower_caller) => self.lower.write_at(&lower_caller, offset, data),
             _ if !self.flags.writes() => Err(Errno::EBADF),
-            Data::Blocks(blocks) => blocks.write(at, data, kill_privileges),
-            Data::Mapped(file) => file.write(at, data, kill_privileges),
+            Data::Blocks(blocks) => blocks.write(at, data),
+            Data::Mapped(file) => file.write(at, data),
         }
     }
 
-    pub fn forward_truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    pub fn forward_truncate(&self, caller: &Caller, size: u64) -> Result<()> {
         match self.data(caller) {
-            Data::Untouched(lower_caller) => self.lower.truncate(&lower_caller, size, kill_privileges),
+            Data::Untouched(lower_caller) => self.lower.truncate(&lower_caller, size),
             _ if !self.flags.writes() => Err(Errno::EINVAL),
-            Data::Blocks(blocks) => blocks.truncate(size, kill_privileges),
-            Data::Mapped(file) => file.truncate(size, kill_privileges),
+            Data::Blocks(blocks) => blocks.truncate(size),
+            Data::Mapped(file) => file.truncate(size),
         }
     }
 
@@ -171,9 +171,9 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         })
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         self.node.run(caller, Operation::Write { offset, length: data.len() }, |layer| {
-            layer.write_at(self, caller, offset, data, kill_privileges)
+            layer.write_at(self, caller, offset, data)
         })
     }
 
@@ -181,8 +181,8 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         self.node.run(caller, Operation::GetAttributes, |layer| layer.getattr_open(self, caller))
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        self.node.run(caller, Operation::Truncate { size }, |layer| layer.truncate(self, caller, size, kill_privileges))
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
+        self.node.run(caller, Operation::Truncate { size }, |layer| layer.truncate(self, caller, size))
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {

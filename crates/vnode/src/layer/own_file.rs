@@ -18,7 +18,7 @@ pub fn write_own_file(kind: &str, directory: &VnodeRef, caller: &Caller, name: N
     let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::EXCLUSIVE) };
     let file = directory.create(&server, temporary.as_name(), &how)?.file;
     let fill = |file: &OpenFileRef| {
-        write_fully(&**file, &server, 0, content, false)?;
+        write_fully(&**file, &server, 0, content)?;
         file.fsync(&server, false)
     };
     let placed =

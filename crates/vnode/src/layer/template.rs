@@ -593,15 +593,8 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// See [`crate::OpenFile::write_at`].
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
-        file.forward_write_at(caller, offset, data, kill_privileges)
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        file.forward_write_at(caller, offset, data)
     }
 
     /// See [`crate::OpenFile::getattr`].
@@ -610,8 +603,8 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// See [`crate::OpenFile::truncate`].
-    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        file.forward_truncate(caller, size, kill_privileges)
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64) -> Result<()> {
+        file.forward_truncate(caller, size)
     }
 
     /// See [`crate::OpenFile::flush`]. A layer that does something here declares [`Needs::every_close`].

@@ -160,7 +160,7 @@ impl<L: Layer> LayerVnode<L> {
         if let (true, Some(size)) = (is_encoded, changes.size) {
             let lower = open_for_rewriting(&*self.lower, &lower_caller, OpenFlags::WRITE)?;
             let file = LayerFile::new(self.shared(), lower, OpenFlags::READ_WRITE);
-            file.forward_truncate(caller, size, changes.kill_privileges)?;
+            file.forward_truncate(caller, size)?;
             changes.size = None;
         }
         if changes.is_empty() {

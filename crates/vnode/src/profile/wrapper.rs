@@ -192,9 +192,9 @@ impl<T: OpenFile + Part> OpenFile for Accounted<T> {
         self.0.read_at(caller, offset, buffer)
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let _working = enter(T::PART);
-        self.0.write_at(caller, offset, data, kill_privileges)
+        self.0.write_at(caller, offset, data)
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
@@ -202,9 +202,9 @@ impl<T: OpenFile + Part> OpenFile for Accounted<T> {
         self.0.getattr(caller)
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
         let _working = enter(T::PART);
-        self.0.truncate(caller, size, kill_privileges)
+        self.0.truncate(caller, size)
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {

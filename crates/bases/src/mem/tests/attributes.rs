@@ -58,27 +58,27 @@ fn changing_data_takes_privileges_from_others_than_the_superuser() {
         chmod(&file, &superuser(), 0o6777).unwrap();
     };
     reset();
-    open.write_at(&superuser(), 0, b"x", false).unwrap();
+    open.write_at(&superuser(), 0, b"x").unwrap();
     assert_eq!(mode_of(&file), 0o6777);
-    open.write_at(&superuser(), 0, b"x", true).unwrap();
+    open.write_at(&superuser().killing_privileges(), 0, b"x").unwrap();
     assert_eq!(mode_of(&file), 0o777);
     reset();
-    open.write_at(&user(7), 0, b"", false).unwrap();
+    open.write_at(&user(7), 0, b"").unwrap();
     assert_eq!(mode_of(&file), 0o6777, "nothing written, nothing changed");
-    open.write_at(&user(7), 0, b"x", false).unwrap();
+    open.write_at(&user(7), 0, b"x").unwrap();
     assert_eq!(mode_of(&file), 0o777);
     reset();
     assert_eq!(resize(&file, &user(8), 5).unwrap().mode, 0o777);
     reset();
-    open.truncate(&user(8), 5, false).unwrap();
+    open.truncate(&user(8), 5).unwrap();
     assert_eq!(mode_of(&file), 0o777);
     reset();
     file.open(&user(8), OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).unwrap();
     assert_eq!(mode_of(&file), 0o777);
     chmod(&file, &superuser(), 0o2767).unwrap();
-    open.write_at(&member(8, &[7]), 0, b"x", false).unwrap();
+    open.write_at(&member(8, &[7]), 0, b"x").unwrap();
     assert_eq!(mode_of(&file), 0o2767, "without an x bit for the group, its members keep the bit");
-    open.write_at(&user(8), 0, b"x", false).unwrap();
+    open.write_at(&user(8), 0, b"x").unwrap();
     assert_eq!(mode_of(&file), 0o767);
 }
 
@@ -136,7 +136,7 @@ fn truncation_may_set_times_with_write_permission() {
 fn reading_sets_the_access_time_once_after_each_change() {
     let root = file_system().root();
     let (file, open) = create(&root, &user(7), "file", 0o600);
-    open.write_at(&user(7), 0, b"text", false).unwrap();
+    open.write_at(&user(7), 0, b"text").unwrap();
     let written = attributes(&file);
     assert!(written.mtime > written.atime && written.mtime == written.ctime);
     let mut bytes = [0; 4];
@@ -155,7 +155,7 @@ fn reading_sets_the_access_time_once_after_each_change() {
 fn noatime_is_for_the_owner() {
     let root = file_system().root();
     let (file, open) = create(&root, &user(7), "file", 0o666);
-    open.write_at(&user(7), 0, b"text", false).unwrap();
+    open.write_at(&user(7), 0, b"text").unwrap();
     let quiet = OpenFlags::READ.with(OpenFlags::from_bits(libc::O_NOATIME as u32));
     assert_eq!(failure(file.open(&user(8), quiet)), Errno::EPERM);
     let before = attributes(&file);

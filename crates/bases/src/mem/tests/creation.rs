@@ -124,7 +124,7 @@ fn an_unnamed_file_can_be_linked_unless_it_is_exclusive() {
     let root = file_system().root();
     let made = root.tmpfile(&user(7), &how(0o640, OpenFlags::READ_WRITE)).unwrap();
     assert_eq!((made.entry.attributes.nlink, made.entry.attributes.mode), (0, 0o640));
-    made.file.write_at(&user(7), 0, b"text", false).unwrap();
+    made.file.write_at(&user(7), 0, b"text").unwrap();
     assert_eq!(made.entry.vnode.path(), Err(Errno::ENOENT));
     let linked = root.link(&user(7), &made.entry.vnode, name("named")).unwrap();
     assert_eq!((linked.attributes.nlink, linked.attributes.size), (1, 4));

@@ -18,11 +18,11 @@ fn a_file_admits_what_it_was_opened_for() {
     let (file, _) = create(&root, &user(7), "file", 0o600);
     let open = |flags| file.open(&user(7), flags).unwrap();
     let (reader, writer) = (open(OpenFlags::READ), open(OpenFlags::WRITE));
-    assert_eq!(reader.write_at(&user(7), 0, b"x", false), Err(Errno::EBADF));
-    assert_eq!(reader.truncate(&user(7), 0, false), Err(Errno::EINVAL));
+    assert_eq!(reader.write_at(&user(7), 0, b"x"), Err(Errno::EBADF));
+    assert_eq!(reader.truncate(&user(7), 0), Err(Errno::EINVAL));
     assert_eq!(reader.allocate(&user(7), AllocateMode::ALLOCATE, 0, 1), Err(Errno::EBADF));
     assert_eq!(writer.read_at(&user(7), 0, &mut [0]), Err(Errno::EBADF));
-    assert_eq!(writer.write_at(&user(8), 0, b"x", false), Ok(1), "who writes does not count any more");
+    assert_eq!(writer.write_at(&user(8), 0, b"x"), Ok(1), "who writes does not count any more");
     assert_eq!(failure(file.open(&user(8), OpenFlags::READ)), Errno::EACCES);
     let reading_that_truncates = OpenFlags::READ.with(OpenFlags::TRUNCATE);
     chmod(&file, &user(7), 0o644).unwrap();
@@ -37,7 +37,7 @@ fn a_file_admits_what_it_was_opened_for() {
 fn a_new_file_is_opened_whatever_its_mode() {
     let root = file_system().root();
     let (_, file) = create(&root, &user(7), "file", 0);
-    assert_eq!(file.write_at(&user(7), 0, b"x", false), Ok(1));
+    assert_eq!(file.write_at(&user(7), 0, b"x"), Ok(1));
     assert_eq!(contents(&file), b"x");
 }
 
@@ -45,14 +45,14 @@ fn a_new_file_is_opened_whatever_its_mode() {
 fn appending_writers_never_overwrite_each_other() {
     let root = file_system().root();
     let (file, first) = create(&root, &user(7), "file", 0o600);
-    first.write_at(&user(7), 0, b"start", false).unwrap();
+    first.write_at(&user(7), 0, b"start").unwrap();
     std::thread::scope(|scope| {
         for byte in 1..=4u8 {
             let file = &file;
             scope.spawn(move || {
                 let open = file.open(&user(7), OpenFlags::WRITE.with(OpenFlags::APPEND)).unwrap();
                 for _ in 0..500 {
-                    assert_eq!(open.write_at(&user(7), 0, &[byte; 7], false), Ok(7));
+                    assert_eq!(open.write_at(&user(7), 0, &[byte; 7]), Ok(7));
                 }
             });
         }
@@ -66,7 +66,7 @@ fn appending_writers_never_overwrite_each_other() {
 fn holes_are_zero_and_take_no_space() {
     let root = file_system().root();
     let (vnode, file) = create(&root, &user(7), "file", 0o600);
-    file.write_at(&user(7), 1 << 40, b"far", false).unwrap();
+    file.write_at(&user(7), 1 << 40, b"far").unwrap();
     assert_eq!((attributes(&vnode).size, attributes(&vnode).blocks), ((1 << 40) + 3, 8));
     let mut bytes = [1; 8];
     assert_eq!(file.read_at(&user(7), (1 << 40) - 4, &mut bytes), Ok(7));
@@ -75,9 +75,9 @@ fn holes_are_zero_and_take_no_space() {
     assert_eq!(file.seek(&user(7), 0, SeekTarget::Hole), Ok(0));
     assert_eq!(file.seek(&user(7), 1 << 40, SeekTarget::Hole), Ok((1 << 40) + 3));
     assert_eq!(file.seek(&user(7), (1 << 40) + 3, SeekTarget::Data), Err(Errno::ENXIO));
-    file.truncate(&user(7), 10, false).unwrap();
+    file.truncate(&user(7), 10).unwrap();
     assert_eq!(file.seek(&user(7), 0, SeekTarget::Data), Err(Errno::ENXIO));
-    file.truncate(&user(7), (1 << 40) + 3, false).unwrap();
+    file.truncate(&user(7), (1 << 40) + 3).unwrap();
     assert_eq!(file.read_at(&user(7), 1 << 40, &mut bytes), Ok(3));
     assert_eq!(&bytes[..3], b"\0\0\0");
 }
@@ -88,7 +88,7 @@ fn ranges_are_allocated_punched_zeroed_cut_out_and_put_in() {
     let (vnode, file) = create(&root, &user(7), "file", 0o600);
     let allocate = |bits, offset, length| file.allocate(&user(7), AllocateMode::from_bits(bits), offset, length);
     let state = || (attributes(&vnode).size, attributes(&vnode).blocks / 8);
-    file.write_at(&user(7), 0, &[7; 4 * 4096], false).unwrap();
+    file.write_at(&user(7), 0, &[7; 4 * 4096]).unwrap();
     allocate(libc::FALLOC_FL_KEEP_SIZE as u32, 0, 8 * 4096).unwrap();
     assert_eq!(state(), (4 * 4096, 8));
     allocate(0, 0, 5 * 4096).unwrap();
@@ -113,7 +113,7 @@ fn invalid_allocations_are_refused() {
     let root = file_system().root();
     let (_, file) = create(&root, &user(7), "file", 0o600);
     let allocate = |bits, offset, length| file.allocate(&user(7), AllocateMode::from_bits(bits as u32), offset, length);
-    file.write_at(&user(7), 0, &[7; 3 * 4096], false).unwrap();
+    file.write_at(&user(7), 0, &[7; 3 * 4096]).unwrap();
     assert_eq!(allocate(0, 0, 0), Err(Errno::EINVAL));
     assert_eq!(allocate(libc::FALLOC_FL_PUNCH_HOLE, 0, 1), Err(Errno::EOPNOTSUPP));
     assert_eq!(allocate(0x80, 0, 1), Err(Errno::EOPNOTSUPP));
@@ -132,9 +132,9 @@ fn ranges_are_copied_with_their_holes() {
     let root = file_system().root();
     let (_, from) = create(&root, &user(7), "from", 0o600);
     let (vnode, to) = create(&root, &user(7), "to", 0o600);
-    from.write_at(&user(7), 0, &[1; 5000], false).unwrap();
-    from.write_at(&user(7), 1 << 30, &[2; 5000], false).unwrap();
-    to.write_at(&user(7), 0, &[9; 20_000], false).unwrap();
+    from.write_at(&user(7), 0, &[1; 5000]).unwrap();
+    from.write_at(&user(7), 1 << 30, &[2; 5000]).unwrap();
+    to.write_at(&user(7), 0, &[9; 20_000]).unwrap();
     assert_eq!(from.copy_range(&user(7), 0, &to, 0, u64::MAX), Ok((1 << 30) + 5000));
     assert_eq!(attributes(&vnode).size, (1 << 30) + 5000);
     assert_eq!(attributes(&vnode).blocks, 4 * 8);

@@ -12,15 +12,15 @@ fn limited(pages: u64, inodes: u64) -> MemoryFileSystem {
 fn pages_are_limited_exactly() {
     let root = limited(3, 10).root();
     let (_, file) = create(&root, &user(7), "file", 0o600);
-    assert_eq!(file.write_at(&user(7), 0, &[1; 20_000], false), Ok(3 * 4096));
-    assert_eq!(file.write_at(&user(7), 3 * 4096, b"x", false), Err(Errno::ENOSPC));
-    assert_eq!(file.write_at(&user(7), 5, b"x", false), Ok(1), "what is there can be overwritten");
+    assert_eq!(file.write_at(&user(7), 0, &[1; 20_000]), Ok(3 * 4096));
+    assert_eq!(file.write_at(&user(7), 3 * 4096, b"x"), Err(Errno::ENOSPC));
+    assert_eq!(file.write_at(&user(7), 5, b"x"), Ok(1), "what is there can be overwritten");
     let before = file.getattr(&user(7)).unwrap();
-    assert_eq!(file.write_at(&superuser(), 1 << 30, b"x", false), Err(Errno::ENOSPC));
+    assert_eq!(file.write_at(&superuser(), 1 << 30, b"x"), Err(Errno::ENOSPC));
     assert_eq!(file.getattr(&user(7)).unwrap(), before, "a failed write changes nothing");
-    file.truncate(&user(7), 2 * 4096 + 1, false).unwrap();
-    file.truncate(&user(7), 2 * 4096, false).unwrap();
-    assert_eq!(file.write_at(&user(7), 1 << 30, b"x", false), Ok(1));
+    file.truncate(&user(7), 2 * 4096 + 1).unwrap();
+    file.truncate(&user(7), 2 * 4096).unwrap();
+    assert_eq!(file.write_at(&user(7), 1 << 30, b"x"), Ok(1));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn statfs_counts_exactly() {
     let memory = limited(100, 50);
     let root = memory.root();
     let (_, file) = create(&root, &user(7), "file", 0o600);
-    file.write_at(&user(7), 0, &[1; 5000], false).unwrap();
+    file.write_at(&user(7), 0, &[1; 5000]).unwrap();
     let expected = StatFs {
         block_size: 4096,
         fragment_size: 4096,

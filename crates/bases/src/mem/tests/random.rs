@@ -95,7 +95,7 @@ fn parent_of<'a>(root: &VnodeRef, path: &'a str) -> Option<(VnodeRef, Name<'a>)>
 fn write(root: &VnodeRef, path: &str, offset: usize, data: &[u8]) -> bool {
     let Some((directory, last)) = parent_of(root, path) else { return false };
     match directory.create(&superuser(), last, &how(0o644, OpenFlags::WRITE)) {
-        Ok(created) => created.file.write_at(&superuser(), offset as u64, data, false).is_ok(),
+        Ok(created) => created.file.write_at(&superuser(), offset as u64, data).is_ok(),
         Err(_) => false,
     }
 }

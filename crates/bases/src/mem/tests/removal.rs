@@ -10,7 +10,7 @@ fn an_open_file_outlives_its_name() {
     let root = memory.root();
     let free = root.statfs(&superuser()).unwrap();
     let (file, open) = create(&root, &user(7), "file", 0o600);
-    open.write_at(&user(7), 0, b"still here", false).unwrap();
+    open.write_at(&user(7), 0, b"still here").unwrap();
     let handle = file.handle();
     root.unlink(&user(7), name("file")).unwrap();
     assert_eq!(failure(lookup(&root, "file")), Errno::ENOENT);

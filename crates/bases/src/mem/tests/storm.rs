@@ -29,8 +29,8 @@ fn step(random: &mut fastrand::Rng, root: &VnodeRef) {
             let created = directory.create(&caller, name(&text), &how(0o644, OpenFlags::READ_WRITE));
             if let Ok(created) = created {
                 let data = vec![random.u8(..); random.usize(..20_000)];
-                let _ = created.file.write_at(&caller, random.u64(..20_000), &data, false);
-                let _ = created.file.truncate(&caller, random.u64(..30_000), false);
+                let _ = created.file.write_at(&caller, random.u64(..20_000), &data);
+                let _ = created.file.truncate(&caller, random.u64(..30_000));
             }
         }
         3..=4 => drop(directory.mkdir(&caller, name(&text), 0o755)),

@@ -81,7 +81,7 @@ fn changes_clear_capabilities() {
     let present = || get(&file, &user(7), key).is_ok();
     let reset = || set(&file, &superuser(), key, &capability).unwrap();
     reset();
-    open.write_at(&superuser(), 0, b"x", false).unwrap();
+    open.write_at(&superuser(), 0, b"x").unwrap();
     assert!(!present());
     reset();
     resize(&file, &user(8), 0).unwrap();
@@ -123,8 +123,8 @@ fn values_count_as_space() {
     set(&file, &user(7), "user.a", &[0; 8 * 4096]).unwrap();
     assert_eq!(attributes(&file).blocks, 9 * 8);
     assert_eq!(set(&file, &user(7), "user.b", &[0; 9000]), Err(Errno::ENOSPC));
-    open.write_at(&user(7), 0, &[0; 4096], false).unwrap();
-    assert_eq!(open.write_at(&user(7), 4096, b"x", false), Err(Errno::ENOSPC));
+    open.write_at(&user(7), 0, &[0; 4096]).unwrap();
+    assert_eq!(open.write_at(&user(7), 4096, b"x"), Err(Errno::ENOSPC));
     file.removexattr(&user(7), b"user.a").unwrap();
     assert_eq!(root.statfs(&user(7)).unwrap().blocks_free, 9);
     set(&file, &user(7), "user.a", b"1").unwrap();

@@ -119,7 +119,7 @@ impl TimedOperation<'_> {
         if let Some(created) = &created {
             let mut done = 0;
             while done < FILE_BYTES {
-                done += created.file.write_at(caller, done as u64, &vec![b'x'; FILE_BYTES - done], false)?;
+                done += created.file.write_at(caller, done as u64, &vec![b'x'; FILE_BYTES - done])?;
             }
         }
         let vnode = root.lookup(caller, Name::new(b"file")?)?.vnode;

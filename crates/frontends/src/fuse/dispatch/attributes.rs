@@ -64,7 +64,14 @@ impl Dispatcher {
         set: &wire::SetAttributesIn,
     ) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
-        changes.kill_privileges |= changes.size.is_some() && self.clears_set_id(caller.uid);
+        let truncating;
+        let caller = if changes.size.is_some() && (changes.kill_privileges || self.clears_set_id(caller.uid)) {
+            changes.kill_privileges = false;
+            truncating = caller.clone().killing_privileges();
+            &truncating
+        } else {
+            caller
+        };
         changes.kill_privileges |= self.is_chown_without_ids(caller, node, set)?;
         if let Some(mode) = changes.mode
             && self.kernel_clears_set_id()
@@ -138,9 +145,8 @@ impl Dispatcher {
         // that open does not.
         let writable = handle.and_then(|handle| self.open_files.get(handle)).filter(|opened| opened.writes);
         if let (Some(size), Some(opened)) = (changes.size, writable) {
-            opened.file.truncate(caller, size, changes.kill_privileges)?;
+            opened.file.truncate(caller, size)?;
             changes.size = None;
-            changes.kill_privileges = false;
         }
         if changes.is_empty() {
             return self.attributes(caller, node, handle);

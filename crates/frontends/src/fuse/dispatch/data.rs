@@ -25,7 +25,8 @@ impl Dispatcher {
                 let opened = self.open_file(arguments.handle)?;
                 let is_page = arguments.write_flags & wire::WRITE_CACHE != 0;
                 let is_requested = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
-                let kill = is_requested || (!is_page && self.clears_set_id(request.uid));
+                let kills = is_requested || (!is_page && self.clears_set_id(request.uid));
+                let writer = if kills { caller.clone().killing_privileges() } else { caller.clone() };
                 // The flags may have been changed since the open, by fcntl(2), or be those of a single write, by pwritev2(2).
                 let flags = OpenFlags::from_bits(arguments.flags);
                 let is_placed = is_page || !flags.appends();
@@ -33,13 +34,13 @@ impl Dispatcher {
                 let length = if is_page {
                     // It comes in the name of the kernel, whoever has written the data.
                     let (uid, gid) = opened.opener;
-                    let caller = caller.clone().at_expense_of(&Caller::process(0, uid, gid, 0));
+                    let writer = writer.at_expense_of(&Caller::process(0, uid, gid, 0));
                     // After a short write the kernel drops the rest of the page, without reporting an error to anybody.
-                    write_fully(&**file, &caller, arguments.offset, data, kill)?;
+                    write_fully(&**file, &writer, arguments.offset, data)?;
                     self.restore_mtime(opened.node, request.unique);
                     data.len()
                 } else {
-                    file.write_at(&caller, arguments.offset, data, kill)?
+                    file.write_at(&writer, arguments.offset, data)?
                 };
                 if !is_page && flags.synchronizes() {
                     file.fsync(&caller, flags.synchronizes_data_only())?;
@@ -51,7 +52,7 @@ impl Dispatcher {
             Operation::Fallocate(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
                 let mode = AllocateMode::from_bits(arguments.mode);
-                opened.file.allocate(&caller, mode, arguments.offset, arguments.length)?;
+                opened.file.allocate(&writer(&caller), mode, arguments.offset, arguments.length)?;
                 self.durability.file_changed(&caller, &*opened.file)?;
             }
             Operation::Seek(arguments) => {
@@ -98,7 +99,8 @@ impl Dispatcher {
         let from = self.open_file(arguments.handle_in)?;
         let to = self.open_file(arguments.handle_out)?;
         let length = if long_result { arguments.length } else { arguments.length.min(COPY_BYTES_MAX) };
-        let copied = from.file.copy_range(caller, arguments.offset_in, &to.file, arguments.offset_out, length)?;
+        let copied =
+            from.file.copy_range(&writer(caller), arguments.offset_in, &to.file, arguments.offset_out, length)?;
         self.durability.file_changed(caller, &*to.file)?;
         if long_result {
             reply.put(&wire::CopyFileRangeOut { copied });
@@ -107,4 +109,11 @@ impl Dispatcher {
         }
         Ok(())
     }
+}
+
+/// Returns the caller for a change of data in which the kernel says nothing of privileges, since FALLOCATE and COPY_FILE_RANGE
+/// have no flag for that: with either version of HANDLE_KILLPRIV it leaves them to the server, and without it has cleared them.
+fn writer(caller: &Caller) -> Caller {
+    let caller = caller.clone();
+    if caller.may_keep_set_id() { caller } else { caller.killing_privileges() }
 }

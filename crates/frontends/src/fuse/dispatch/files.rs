@@ -57,7 +57,7 @@ impl Dispatcher {
 
     fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> OperationResult {
         let node = self.node(request.node)?;
-        let caller = self.admitted_caller(request, 0);
+        let caller = with_kill(self.admitted_caller(request, 0), arguments.open_flags);
         let flags = OpenFlags::from_bits(arguments.flags & !FLAGS_NOT_FORWARDED);
         let (file, appends) = if arguments.flags & OPEN_FOR_EXEC != 0 {
             // A caller that may execute need not be allowed to read; the kernel reads for the program loader. The purpose is
@@ -108,7 +108,7 @@ impl Dispatcher {
     ) -> OperationResult {
         let parent = self.node(request.node)?;
         let generation = self.cached_names.generation();
-        let caller = self.admitted_caller(request, arguments.umask);
+        let caller = with_kill(self.admitted_caller(request, arguments.umask), arguments.open_flags);
         let flags = OpenFlags::from_bits(arguments.flags & !FLAGS_NOT_FORWARDED);
         let create_flags = if self.writes_back() { flags.for_rewriting() } else { flags };
         let how = Creation { mode: arguments.mode & 0o7777, flags: create_flags };
@@ -282,6 +282,11 @@ impl Dispatcher {
 /// release of the earlier one may still be in flight.
 fn flock_owner(handle: u64) -> LockOwner {
     LockOwner(handle)
+}
+
+/// Returns the caller of OPEN or CREATE, which kills privileges where it truncates if the kernel requests that.
+fn with_kill(caller: Caller, open_flags: u32) -> Caller {
+    if open_flags & wire::OPEN_KILL_SUIDGID != 0 { caller.killing_privileges() } else { caller }
 }
 
 fn put_open_reply(reply: &mut Reply<'_>, open_reply: OpenReply) {

@@ -35,12 +35,13 @@ impl RuleContext<'_> {
             Some(found) => (found.lower.open(self.caller, OpenFlags::WRITE)?, false),
             None => (self.create_auxiliary(file)?, true),
         };
+        let writer = &self.caller.clone().keeping_privileges();
         if !is_new {
-            return write_fully(&*open, self.caller, offset as u64, data, false);
+            return write_fully(&*open, writer, offset as u64, data);
         }
         let mut whole = zeros(bytes)?;
         whole[offset..offset + data.len()].copy_from_slice(data);
-        write_fully(&*open, self.caller, 0, &whole, false)
+        write_fully(&*open, writer, 0, &whole)
     }
 
     fn create_auxiliary(&self, file: &Object) -> Result<OpenFileRef> {

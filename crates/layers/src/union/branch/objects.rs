@@ -42,7 +42,7 @@ pub(crate) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
 
 /// Writes all of the data at an offset, as the server.
 pub(crate) fn write_all(file: &dyn OpenFile, offset: u64, data: &[u8]) -> Result<()> {
-    write_fully(file, &Caller::server(), offset, data, false)
+    write_fully(file, &Caller::server(), offset, data)
 }
 
 /// Removes the object of this name in a directory, as the server, with everything below it to any depth. Each object counts

@@ -141,7 +141,7 @@ fn copy_into(
             let has_mark =
                 parameters.mark.as_ref().map_or(Ok(false), |mark| mark.set(&parameters.writer, &made.entry.vnode))?;
             if has_mark {
-                made.file.truncate(&parameters.writer, size, false)?;
+                made.file.truncate(&parameters.writer, size)?;
             } else if size > 0 {
                 let data = opened.map_or_else(open, Ok)?;
                 copy_data(&parameters.writer, &*data, &*made.file, size)?;

@@ -78,7 +78,7 @@ impl UnionFile {
         // A copy of that length already shows the pending truncation.
         let truncating = flags.truncates().then(|| caller.uncancelled());
         let mut opener = truncating.as_ref().unwrap_or(caller);
-        let server = Caller::server();
+        let server = Caller::server().killing_privileges_with(caller);
         if (flags.writes() || flags.truncates()) && (!node.is_writable() || node.is_metadata_only()?) {
             if !node.is_writable() && node.union.settings.copy_up != CopyOwnership::Original {
                 // The caller may open the original, and need not own the copy.
@@ -299,16 +299,16 @@ impl OpenFile for UnionFile {
         self.run_query(|file| file.read_at(caller, offset, buffer))
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        self.run_change(caller, data.len() as u64, |file| file.write_at(caller, offset, data, kill_privileges))
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        self.run_change(caller, data.len() as u64, |file| file.write_at(caller, offset, data))
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         Ok(self.node.visible_attributes(self.run_query(|file| file.getattr(caller))?))
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        self.run_change(caller, 0, |file| file.truncate(caller, size, kill_privileges))
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
+        self.run_change(caller, 0, |file| file.truncate(caller, size))
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {

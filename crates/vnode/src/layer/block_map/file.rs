@@ -53,7 +53,7 @@ impl<L: Layer> MappedFile<'_, L> {
     }
 
     /// Writes at `offset`, or at the end; see [`crate::OpenFile::write_at`].
-    pub(crate) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    pub(crate) fn write(&self, offset: Option<u64>, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -69,15 +69,15 @@ impl<L: Layer> MappedFile<'_, L> {
             self.put(&mut draft, block, from, &data[done..done + part])?;
             done += part;
         }
-        self.commit(draft, size.max(end), kill_privileges)?;
+        self.commit(draft, size.max(end))?;
         Ok(data.len())
     }
 
     /// Sets the size; see [`crate::OpenFile::truncate`].
-    pub(crate) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
+    pub(crate) fn truncate(&self, size: u64) -> Result<()> {
         let _guard = self.node.lock_data(self.caller)?;
         if size == 0 {
-            self.lower.truncate(&self.lower_caller, 0, kill_privileges)?;
+            self.lower.truncate(&self.lower_caller, 0)?;
             self.node.forget_log();
             return Ok(());
         }
@@ -86,9 +86,9 @@ impl<L: Layer> MappedFile<'_, L> {
             size if size > i64::MAX as u64 => Err(Errno::EFBIG),
             size if size == old => {
                 let lower_size = self.with(|log| log.lower_size)?;
-                self.lower.truncate(&self.lower_caller, lower_size, kill_privileges)
+                self.lower.truncate(&self.lower_caller, lower_size)
             }
-            size => self.commit(Draft::default(), size, kill_privileges),
+            size => self.commit(Draft::default(), size),
         }
     }
 
@@ -102,13 +102,13 @@ impl<L: Layer> MappedFile<'_, L> {
         let grown = if keeps_size { size } else { size.max(end) };
         if mode == PUNCH || kind == AllocateMode::ZERO_RANGE.bits() {
             let draft = self.zeros(offset..end.min(grown), grown, block_size)?;
-            return self.commit(draft, grown, false);
+            return self.commit(draft, grown);
         }
         if kind != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         self.reserve(offset..end, block_size)?;
-        if grown > size { self.commit(Draft::default(), grown, false) } else { Ok(()) }
+        if grown > size { self.commit(Draft::default(), grown) } else { Ok(()) }
     }
 
     /// Finds data or a hole; see [`crate::OpenFile::seek`]. Blocks are one or the other.
@@ -182,7 +182,7 @@ impl<L: Layer> MappedFile<'_, L> {
         if let Some(size) = size
             && self.prepare_change().is_ok()
         {
-            let _ = self.commit(Draft::default(), size, false);
+            let _ = self.commit(Draft::default(), size);
         }
         self.punch(self.with(|log| log.take_free(PAGE_BYTES)).unwrap_or_default());
     }
@@ -366,7 +366,7 @@ impl<L: Layer> MappedFile<'_, L> {
     }
 
     /// Appends a record with what a draft changes, for a file of `size` bytes. If that fails, nothing has changed.
-    fn commit(&self, draft: Draft, size: u64, kill_privileges: bool) -> Result<()> {
+    fn commit(&self, draft: Draft, size: u64) -> Result<()> {
         self.own()?;
         self.with(|log| log.age(Instant::now()))?;
         let make = || self.with(|log| log.commit(self.node.layer().kind(), &draft, size)).flatten();
@@ -374,11 +374,10 @@ impl<L: Layer> MappedFile<'_, L> {
         let lower_size = self.with(|log| log.lower_size)?;
         if commit.start == 0 && lower_size > 0 {
             // Nothing in it was ever whole.
-            self.lower.truncate(&self.lower_caller, 0, kill_privileges)?;
+            self.lower.truncate(&self.lower_caller, 0)?;
             self.with(|log| log.lower_size = 0)?;
         }
-        let write =
-            |commit: &Commit| write_fully(self.lower, &self.lower_caller, commit.start, &commit.bytes, kill_privileges);
+        let write = |commit: &Commit| write_fully(self.lower, &self.lower_caller, commit.start, &commit.bytes);
         let mut written = write(&commit);
         if matches!(written, Err(Errno::ENOSPC | Errno::EDQUOT)) && self.free_space() {
             // What is free now depends on what is stable now: the record has to say that.
@@ -397,7 +396,7 @@ impl<L: Layer> MappedFile<'_, L> {
     /// Removes the beginning of a record that could not be written. If that fails, readers find that it is none.
     fn cut_back(&self) {
         let Ok(lower_size) = self.with(|log| log.lower_size) else { return };
-        let _ = (0..2).any(|_| self.lower.truncate(&Caller::server(), lower_size, false).is_ok());
+        let _ = (0..2).any(|_| self.lower.truncate(&Caller::server(), lower_size).is_ok());
     }
 
     /// Frees what can be freed below after a write that found no space. Returns whether anything was.
@@ -455,7 +454,7 @@ impl<L: Layer> MappedFile<'_, L> {
             if !self.with(|log| is_ours(log))? {
                 return Err(Errno::EIO);
             }
-            write_fully(self.lower, &self.lower_caller, 0, &header, false)?;
+            write_fully(self.lower, &self.lower_caller, 0, &header)?;
         }
         self.reserve_renewal()?;
         let failed_syncs = self.with(|log| log.failed_syncs)?;
@@ -489,7 +488,7 @@ impl<L: Layer> MappedFile<'_, L> {
             for (block, extent) in piece.blocks {
                 draft.put_again(block, &self.read_stored(extent)?, extent)?;
             }
-            self.commit(draft, size, false)?;
+            self.commit(draft, size)?;
             let Some(next) = piece.next else { return Ok(()) };
             // From the end of the lower file, a reader does not search farther for a record than this one is by then.
             self.promise();

@@ -73,7 +73,7 @@ pub(crate) mod open_reply {
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// `open_flags` of OPEN and CREATE requests: the writer may not keep set-ID bits.
+/// `open_flags` of OPEN and CREATE requests that truncate: the caller may not keep set-ID bits.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// `release_flags`: flush first (never sent since FLUSH exists).
 pub(crate) const RELEASE_FLUSH: u32 = 1 << 0;

@@ -55,12 +55,12 @@ impl OpenFile for MetadataOnlyFile {
         }
     }
 
-    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        self.for_refused_change()?.write_at(caller, offset, data, kill_privileges)
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
+        self.for_refused_change()?.write_at(caller, offset, data)
     }
 
-    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        self.for_refused_change()?.truncate(caller, size, kill_privileges)
+    fn truncate(&self, caller: &Caller, size: u64) -> Result<()> {
+        self.for_refused_change()?.truncate(caller, size)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
