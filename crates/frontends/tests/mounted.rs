@@ -1033,7 +1033,7 @@ impl Layer for SlowToUnlock {
         Promises { exclusive: false, ..Promises::TRANSPARENT }
     }
 
-    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         if lock.kind == LockKind::Unlock {
             std::thread::sleep(UNLOCK_DELAY);
         }
@@ -1087,11 +1087,11 @@ impl Layer for Lockless {
         Promises::TRANSPARENT
     }
 
-    fn lock(&self, _: &LayerFile<Self>, _: &Caller, _: LockOwner, _: &Lock) -> Result<()> {
+    fn lock(&self, _: &LayerFile<Self>, _: &Caller, _: &LockOwner, _: &Lock) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    fn test_lock(&self, _: &LayerFile<Self>, _: &Caller, _: LockOwner, _: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, _: &LayerFile<Self>, _: &Caller, _: &LockOwner, _: &Lock) -> Result<Option<Lock>> {
         Err(Errno::EOPNOTSUPP)
     }
 }

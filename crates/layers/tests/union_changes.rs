@@ -142,19 +142,25 @@ fn write_to_branch_that_became_read_only_copies_up() {
 
 #[test]
 fn held_locks_move_with_a_copy() {
+    let bytes = |last: u8| LockOwner::from([vec![0; 1023], vec![last]].concat().as_slice());
+    held_locks_move([1, 2, 3].map(LockOwner::Number));
+    held_locks_move([1, 2, 3].map(bytes));
+}
+
+fn held_locks_move(owners: [LockOwner; 3]) {
     let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["x"])]);
     let open = |flags| at(&scene.union, "x").unwrap().open(&server(), flags).unwrap();
     let (first, second) = (open(OpenFlags::READ), open(OpenFlags::READ));
     let lock = |start| Lock { family: LockFamily::Posix, kind: LockKind::Shared, start, end: start, pid: 1 };
-    first.lock(&server(), LockOwner(1), &lock(1)).unwrap();
-    first.lock(&server(), LockOwner(2), &lock(2)).unwrap();
+    first.lock(&server(), &owners[0], &lock(1)).unwrap();
+    first.lock(&server(), &owners[1], &lock(2)).unwrap();
     // Closing another descriptor of the file releases what was taken through the first.
-    second.flush(&server(), LockOwner(2)).unwrap();
+    second.flush(&server(), &owners[1]).unwrap();
     let writer = open(OpenFlags::READ_WRITE);
     writer.write_at(&server(), 0, b"new").unwrap();
     let in_the_way = |start| {
         let exclusive = Lock { kind: LockKind::Exclusive, ..lock(start) };
-        writer.test_lock(&server(), LockOwner(3), &exclusive).unwrap().is_some()
+        writer.test_lock(&server(), &owners[2], &exclusive).unwrap().is_some()
     };
     assert_eq!((in_the_way(1), in_the_way(2)), (true, false));
     assert_eq!(read_text(&first), "new");
@@ -166,7 +172,7 @@ fn locks_replaced_through_another_open_file_are_not_reacquired() {
     let open = |flags| at(&scene.union, "x").unwrap().open(&server(), flags).unwrap();
     let (first, second) = (open(OpenFlags::READ), open(OpenFlags::READ));
     let lock = |kind, start, end| Lock { family: LockFamily::Posix, kind, start, end, pid: 1 };
-    let set = |file: &OpenFileRef, lock| file.lock(&server(), LockOwner(1), &lock).unwrap();
+    let set = |file: &OpenFileRef, lock| file.lock(&server(), &LockOwner::Number(1), &lock).unwrap();
     set(&first, lock(LockKind::Shared, 0, 9));
     set(&second, lock(LockKind::Unlock, 2, 3));
     set(&second, lock(LockKind::Shared, 6, 7));
@@ -174,7 +180,7 @@ fn locks_replaced_through_another_open_file_are_not_reacquired() {
     let writer = open(OpenFlags::READ_WRITE);
     writer.write_at(&server(), 0, b"new").unwrap();
     let is_locked =
-        |at| writer.test_lock(&server(), LockOwner(3), &lock(LockKind::Exclusive, at, at)).unwrap().is_some();
+        |at| writer.test_lock(&server(), &LockOwner::Number(3), &lock(LockKind::Exclusive, at, at)).unwrap().is_some();
     let locked: Vec<u64> = (0..12).filter(|at| is_locked(*at)).collect();
     assert_eq!(locked, [0, 1, 4, 5, 6, 7, 9]);
     // With an open file go the locks that were taken through it.

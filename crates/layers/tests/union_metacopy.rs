@@ -191,10 +191,10 @@ fn locks_stay(history: &[FileChange<'_>], metacopy: &str, held: &Lock, asks_betw
     let (holder, before) = (open(OpenFlags::READ), open(OpenFlags::READ));
     let is_as_expected = |step: &str| {
         let expected = if held.kind == LockKind::Shared { Ok(()) } else { Err(Errno::EAGAIN) };
-        assert_eq!(before.lock(&server(), LockOwner(2), &lock(LockKind::Shared)), expected, "{case}, {step}");
-        before.lock(&server(), LockOwner(2), &lock(LockKind::Unlock)).unwrap();
+        assert_eq!(before.lock(&server(), &LockOwner::Number(2), &lock(LockKind::Shared)), expected, "{case}, {step}");
+        before.lock(&server(), &LockOwner::Number(2), &lock(LockKind::Unlock)).unwrap();
     };
-    holder.lock(&server(), LockOwner(1), held).unwrap();
+    holder.lock(&server(), &LockOwner::Number(1), held).unwrap();
     for (step, change) in history.iter().enumerate() {
         change(&scene);
         if asks_between {
@@ -202,14 +202,14 @@ fn locks_stay(history: &[FileChange<'_>], metacopy: &str, held: &Lock, asks_betw
         }
     }
     let after = open(OpenFlags::READ_WRITE);
-    assert_eq!(after.lock(&server(), LockOwner(3), &lock(LockKind::Exclusive)), Err(Errno::EAGAIN), "{case}");
+    assert_eq!(after.lock(&server(), &LockOwner::Number(3), &lock(LockKind::Exclusive)), Err(Errno::EAGAIN), "{case}");
     let mut byte = [0];
     assert_eq!(holder.read_at(&server(), 9, &mut byte), Ok(1), "{case}");
     is_as_expected("at the end");
     drop(before);
-    assert_eq!(after.lock(&server(), LockOwner(3), &lock(LockKind::Exclusive)), Err(Errno::EAGAIN), "{case}");
+    assert_eq!(after.lock(&server(), &LockOwner::Number(3), &lock(LockKind::Exclusive)), Err(Errno::EAGAIN), "{case}");
     drop(holder);
-    assert_eq!(after.lock(&server(), LockOwner(3), &lock(LockKind::Exclusive)), Ok(()), "{case}");
+    assert_eq!(after.lock(&server(), &LockOwner::Number(3), &lock(LockKind::Exclusive)), Ok(()), "{case}");
 }
 
 #[test]

@@ -331,7 +331,7 @@ fn a_branch_that_cannot_store_what_was_written_is_left_out() {
         break_with(&branches[broken], &[("operations", operations), ("error", "ENOSPC")]);
         match operations {
             "fsync" => file.fsync(&root(), false).unwrap(),
-            _ => file.flush(&root(), vnode::LockOwner(1)).unwrap(),
+            _ => file.flush(&root(), &vnode::LockOwner::Number(1)).unwrap(),
         }
         break_with(&branches[broken], &[]);
         write(&top, "later", b"x").unwrap();
@@ -351,7 +351,7 @@ fn a_killed_caller_makes_no_branch_fail_that_stores() {
     let directory = top.open_directory(&root()).unwrap();
     type Store<'a> = &'a dyn Fn(&Caller) -> Result<()>;
     let stores: [(&str, Store<'_>); 3] = [
-        ("flush", &|caller| file.flush(caller, vnode::LockOwner(1))),
+        ("flush", &|caller| file.flush(caller, &vnode::LockOwner::Number(1))),
         ("fsync", &|caller| file.fsync(caller, false)),
         ("fsync of a directory", &|caller| directory.fsync(caller, false)),
     ];

@@ -93,7 +93,7 @@ impl RecordedSession {
         let created = created.map(|created| created.file);
         let written = created.and_then(|file| {
             let written = file.write_at(caller, 0, data)?;
-            file.flush(caller, LockOwner(1))?;
+            file.flush(caller, &LockOwner::Number(1))?;
             Ok(written)
         });
         self.record(&format!("make {path}"), caller, written);

@@ -53,7 +53,7 @@ pub trait OpenFile: Send + Sync + 'static {
     ///
     /// # Errors
     /// As close(2).
-    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         let _ = (caller, owner);
         Ok(())
     }
@@ -118,7 +118,7 @@ pub trait OpenFile: Send + Sync + 'static {
     ///
     /// # Errors
     /// `EAGAIN` if another owner's lock conflicts; `EBADF` as fcntl(2).
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         let _ = (caller, owner, lock);
         Err(Errno::EOPNOTSUPP)
     }
@@ -128,7 +128,7 @@ pub trait OpenFile: Send + Sync + 'static {
     ///
     /// # Errors
     /// As fcntl(2).
-    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         let _ = (caller, owner, lock);
         Err(Errno::EOPNOTSUPP)
     }

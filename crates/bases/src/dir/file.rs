@@ -246,7 +246,7 @@ impl OpenFile for File {
         self.clear_privileges(thread, caller)
     }
 
-    fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, _caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.node.tree().locks.release(&self.node, owner);
         if self.closing_tells() {
             // Closing another descriptor of the file reports what closing this one would.
@@ -317,7 +317,7 @@ impl OpenFile for File {
         copy_in_chunks(length, |length| cancellation.check().and_then(|()| part(length)))
     }
 
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
         match lock.family {
             LockFamily::Flock => self.locks.flock(thread, caller, file, owner, lock.kind),
@@ -328,7 +328,7 @@ impl OpenFile for File {
         }
     }
 
-    fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, _caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         match lock.family {
             LockFamily::Flock => Err(Errno::EINVAL),
             LockFamily::Posix => self.node.tree().locks.test(&self.node, self.descriptor.as_fd(), owner, lock),

@@ -64,9 +64,9 @@ pub(crate) struct FileLocks {
 
 impl LockTables {
     /// Releases all locks that the owner holds in the file.
-    pub(crate) fn release<N>(&self, node: &Arc<N>, owner: LockOwner) {
+    pub(crate) fn release<N>(&self, node: &Arc<N>, owner: &LockOwner) {
         if let Some(table) = self.find(node) {
-            let released = table.owners().remove(&owner);
+            let released = table.owners().remove(owner);
             drop(released);
         }
     }
@@ -76,12 +76,12 @@ impl LockTables {
         &self,
         node: &Arc<N>,
         file: BorrowedFd<'_>,
-        owner: LockOwner,
+        owner: &LockOwner,
         lock: &Lock,
     ) -> Result<Option<Lock>> {
         let table = self.find(node);
         let owners = table.as_ref().map(|table| table.owners());
-        let holder = owners.as_ref().and_then(|owners| owners.get(&owner));
+        let holder = owners.as_ref().and_then(|owners| owners.get(owner));
         // The open file's own description never holds a lock, so it sees those of all owners.
         let description = holder.map_or(file, |holder| holder.description.as_fd());
         let mut raw = raw_lock(lock)?;
@@ -91,7 +91,7 @@ impl LockTables {
         }
         let start = raw.l_start as u64;
         let end = if raw.l_len == 0 { u64::MAX } else { start + raw.l_len as u64 - 1 };
-        let others = owners.iter().flat_map(|owners| owners.iter()).filter(|(other, _)| **other != owner);
+        let others = owners.iter().flat_map(|owners| owners.iter()).filter(|(other, _)| *other != owner);
         let conflicting = others.filter_map(|(_, other)| other.ranges.find(start, end, |_| true)).next();
         Ok(Some(Lock {
             family: LockFamily::Posix,
@@ -145,7 +145,7 @@ impl FileLocks {
         thread: &mut ThreadCredentials,
         caller: &Caller,
         (file, flags): (BorrowedFd<'_>, OpenFlags),
-        owner: LockOwner,
+        owner: &LockOwner,
         lock: &Lock,
     ) -> Result<()> {
         let allowed = match lock.kind {
@@ -162,16 +162,16 @@ impl FileLocks {
         }
         let table = self.table.get_or_init(|| tables.find_or_insert(node));
         let mut owners = table.owners();
-        if !owners.contains_key(&owner) {
+        if !owners.contains_key(owner) {
             if lock.kind == LockKind::Unlock {
                 return Ok(());
             }
-            owners.insert(owner, OwnerLocks::open(thread, caller, file, lock.kind == LockKind::Exclusive)?);
+            owners.insert(owner.clone(), OwnerLocks::open(thread, caller, file, lock.kind == LockKind::Exclusive)?);
         }
-        let Some(holder) = owners.get_mut(&owner) else { return Err(Errno::EIO) };
+        let Some(holder) = owners.get_mut(owner) else { return Err(Errno::EIO) };
         let taken = holder.take((thread, caller, file), raw, lock, self.address());
         if holder.ranges.is_empty() {
-            owners.remove(&owner);
+            owners.remove(owner);
         }
         taken
     }
@@ -187,11 +187,11 @@ impl FileLocks {
         thread: &mut ThreadCredentials,
         caller: &Caller,
         file: BorrowedFd<'_>,
-        owner: LockOwner,
+        owner: &LockOwner,
         kind: LockKind,
     ) -> Result<()> {
         let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = flocks.iter().position(|(other, _)| *other == owner);
+        let position = flocks.iter().position(|(other, _)| other == owner);
         let operation = match kind {
             LockKind::Shared => FlockOperation::NonBlockingLockShared,
             LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -210,7 +210,7 @@ impl FileLocks {
                 let description = acting.reopen(file, OFlags::RDONLY).or_else(|_| acting.reopen(file, OFlags::WRONLY));
                 let description = share.of(description.map_err(errno)?);
                 rustix::fs::flock(&description, operation).map_err(errno)?;
-                flocks.push((owner, FlockDescription(description)));
+                flocks.push((owner.clone(), FlockDescription(description)));
                 Ok(())
             }
         }
@@ -343,12 +343,16 @@ mod tests {
         let created = root.create(&server, Name::new(b"file").unwrap(), &how).unwrap();
         let other = created.entry.vnode.open(&server, OpenFlags::READ_WRITE).unwrap();
         let lock = |start| Lock { family: LockFamily::Posix, kind: LockKind::Exclusive, start, end: start + 9, pid: 0 };
-        other.lock(&server, LockOwner(2), &lock(100)).unwrap();
-        created.file.lock(&server, LockOwner(1), &lock(0)).unwrap();
-        assert_eq!(other.lock(&server, LockOwner(2), &lock(0)), Err(Errno::EAGAIN));
+        other.lock(&server, &LockOwner::Number(2), &lock(100)).unwrap();
+        created.file.lock(&server, &LockOwner::Number(1), &lock(0)).unwrap();
+        assert_eq!(other.lock(&server, &LockOwner::Number(2), &lock(0)), Err(Errno::EAGAIN));
         drop(created.file);
-        other.lock(&server, LockOwner(2), &lock(0)).unwrap();
-        assert_eq!(other.lock(&server, LockOwner(1), &lock(100)), Err(Errno::EAGAIN), "what others took stays");
+        other.lock(&server, &LockOwner::Number(2), &lock(0)).unwrap();
+        assert_eq!(
+            other.lock(&server, &LockOwner::Number(1), &lock(100)),
+            Err(Errno::EAGAIN),
+            "what others took stays"
+        );
     }
     #[test]
     fn locks_count_in_the_descriptor_share_of_the_caller() {
@@ -364,14 +368,14 @@ mod tests {
             let end = if family == LockFamily::Flock { u64::MAX } else { 9 };
             let lock = |kind| Lock { family, kind, start: 0, end, pid: 0 };
             let (shared, unlock) = (lock(LockKind::Shared), lock(LockKind::Unlock));
-            assert_eq!(file.lock(&user, LockOwner(1), &shared), Err(Errno::ENOLCK), "{family:?}");
+            assert_eq!(file.lock(&user, &LockOwner::Number(1), &shared), Err(Errno::ENOLCK), "{family:?}");
             shares.pop();
-            file.lock(&user, LockOwner(1), &shared).unwrap();
-            file.lock(&user, LockOwner(1), &shared).unwrap();
-            assert_eq!(file.lock(&user, LockOwner(2), &shared), Err(Errno::ENOLCK), "{family:?}");
-            file.lock(&server, LockOwner(2), &shared).unwrap();
-            file.lock(&server, LockOwner(2), &unlock).unwrap();
-            file.lock(&user, LockOwner(1), &unlock).unwrap();
+            file.lock(&user, &LockOwner::Number(1), &shared).unwrap();
+            file.lock(&user, &LockOwner::Number(1), &shared).unwrap();
+            assert_eq!(file.lock(&user, &LockOwner::Number(2), &shared), Err(Errno::ENOLCK), "{family:?}");
+            file.lock(&server, &LockOwner::Number(2), &shared).unwrap();
+            file.lock(&server, &LockOwner::Number(2), &unlock).unwrap();
+            file.lock(&user, &LockOwner::Number(1), &unlock).unwrap();
             shares.push(DescriptorShare::take(&user).expect("what the lock had is given back"));
         }
     }

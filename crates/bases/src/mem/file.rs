@@ -19,7 +19,7 @@ use super::permissions;
 /// Number of bytes that one step of a copy moves: the locks are held for that long.
 const COPY_CHUNK_BYTES: u64 = 256 * 1024;
 
-/// Maximum memory of a lock in bytes.
+/// Maximum memory of a lock in bytes, without that of its owner.
 const LOCK_BYTES: u64 = 256;
 
 /// An open regular file.
@@ -163,7 +163,7 @@ impl OpenFile for MemoryFile {
         self.change_data(caller, |file| file.resize(&self.inode.volume.pages, size))
     }
 
-    fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, _caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.inode.release_locks(|table| table.release_ranges(owner));
         Ok(())
     }
@@ -232,7 +232,7 @@ impl OpenFile for MemoryFile {
         Ok(copied)
     }
 
-    fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, _caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         let admitted = match (lock.family, lock.kind) {
             (LockFamily::Posix, LockKind::Shared) => self.flags.reads(),
             (LockFamily::Posix, LockKind::Exclusive) => self.flags.writes(),
@@ -242,12 +242,12 @@ impl OpenFile for MemoryFile {
             return Err(Errno::EBADF);
         }
         if lock.kind != LockKind::Unlock {
-            memory::check_available(LOCK_BYTES).map_err(|_| Errno::ENOLCK)?;
+            memory::check_available(LOCK_BYTES + owner.shared_bytes() as u64).map_err(|_| Errno::ENOLCK)?;
         }
         self.inode.with_locks(|table| table.set(owner, self.number, lock))
     }
 
-    fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, _caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         Ok(self.inode.with_locks(|table| table.conflict(owner, lock)))
     }
 

@@ -235,7 +235,7 @@ impl Side {
 
     fn file_operation(&mut self, operation: &Operation) -> Result<String> {
         let caller = &operation.caller();
-        let owner = LockOwner(operation.user as u64 + 1);
+        let owner = LockOwner::Number(operation.user as u64 + 1);
         match operation.action {
             Action::Read { slot, offset, length } => {
                 let mut bytes = vec![0xee; length];
@@ -267,14 +267,14 @@ impl Side {
                 let start = if family == LockFamily::Flock { 0 } else { start };
                 let lock = Lock { family, kind, start, end, pid: 0 };
                 // A whole-file lock belongs to an open file, so the slot is its owner.
-                let owner = if family == LockFamily::Flock { LockOwner(100 + slot as u64) } else { owner };
-                self.file(slot)?.lock(caller, owner, &lock).map(done)
+                let owner = if family == LockFamily::Flock { LockOwner::Number(100 + slot as u64) } else { owner };
+                self.file(slot)?.lock(caller, &owner, &lock).map(done)
             }
             Action::TestLock { slot, kind, start, end } => {
                 let lock = Lock { family: LockFamily::Posix, kind, start, end, pid: 0 };
-                self.file(slot)?.test_lock(caller, owner, &lock).map(|found| found.is_some().to_string())
+                self.file(slot)?.test_lock(caller, &owner, &lock).map(|found| found.is_some().to_string())
             }
-            Action::Flush { slot } => self.file(slot)?.flush(caller, owner).map(done),
+            Action::Flush { slot } => self.file(slot)?.flush(caller, &owner).map(done),
             ref other => unreachable!("{other:?} is no operation on a file"),
         }
     }

@@ -130,5 +130,5 @@ pub(crate) fn write_all(caller: &vnode::Caller, file: &OpenFileRef, offset: u64,
 
 /// Reports the errors of earlier writes, as close(2) does.
 fn close(session: &Session<'_>, file: &OpenFileRef, path: &[u8]) -> Result<(), CommandError> {
-    file.flush(session.caller(), vnode::LockOwner(0)).with_path(path)
+    file.flush(session.caller(), &vnode::LockOwner::Number(0)).with_path(path)
 }

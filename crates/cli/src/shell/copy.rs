@@ -205,7 +205,7 @@ impl Copier {
             Err(errno) => return Err(CommandError::Path(self.target(directory, name), errno)),
         };
         copy_data(caller, &from, &to).with_path(path)?;
-        to.flush(caller, LockOwner(0)).with_path(&self.target(directory, name))
+        to.flush(caller, &LockOwner::Number(0)).with_path(&self.target(directory, name))
     }
 
     /// With -p, copies the owner as far as permitted, the mode and the times.

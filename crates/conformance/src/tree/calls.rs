@@ -9,7 +9,7 @@ use crate::TimeChange;
 /// Returns a new lock owner, distinct from those of all other clients and open files.
 pub(crate) fn new_owner() -> LockOwner {
     static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
-    LockOwner(NEXT_OWNER.fetch_add(1, Ordering::Relaxed))
+    LockOwner::Number(NEXT_OWNER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Retries the resolution when an object vanished on the way, as the kernel does.

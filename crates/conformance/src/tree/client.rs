@@ -94,7 +94,7 @@ impl TreeClient {
     fn file(&self, vnode: VnodeRef, open: vnode::OpenFileRef, flags: OpenFlags) -> Box<dyn File> {
         Box::new(TreeFile::new(
             self.caller(),
-            self.owner,
+            self.owner.clone(),
             self.file_system.root(),
             self.working_directory(),
             vnode,

@@ -54,7 +54,7 @@ impl TreeFile {
     }
 
     /// Acquires a lock, or polls until it is available.
-    fn acquire_lock(&self, owner: LockOwner, lock: &vnode::Lock, wait: bool) -> Result<()> {
+    fn acquire_lock(&self, owner: &LockOwner, lock: &vnode::Lock, wait: bool) -> Result<()> {
         loop {
             match self.open.lock(&self.caller, owner, lock) {
                 Err(Errno::EAGAIN) if wait => std::thread::sleep(Duration::from_millis(1)),
@@ -186,11 +186,11 @@ impl File for TreeFile {
             LockKind::Write if !self.flags.writes() => return Err(Errno::EBADF),
             _ => {}
         }
-        self.acquire_lock(self.client, &to_vnode_lock(lock), wait)
+        self.acquire_lock(&self.client, &to_vnode_lock(lock), wait)
     }
 
     fn test_lock(&self, lock: Lock) -> Result<Option<Lock>> {
-        Ok(self.open.test_lock(&self.caller, self.client, &to_vnode_lock(lock))?.map(from_vnode_lock))
+        Ok(self.open.test_lock(&self.caller, &self.client, &to_vnode_lock(lock))?.map(from_vnode_lock))
     }
 
     fn flock(&self, operation: i32) -> Result<()> {
@@ -201,7 +201,7 @@ impl File for TreeFile {
             _ => return Err(Errno::EINVAL),
         };
         let lock = vnode::Lock { family: LockFamily::Flock, kind, start: 0, end: u64::MAX, pid: 0 };
-        self.acquire_lock(self.own, &lock, operation & libc::LOCK_NB == 0)
+        self.acquire_lock(&self.own, &lock, operation & libc::LOCK_NB == 0)
     }
 
     fn link(&self, path: &[u8]) -> Result<()> {
@@ -218,7 +218,7 @@ impl File for TreeFile {
 
     fn close(mut self: Box<Self>) -> Result<()> {
         self.is_closed = true;
-        self.open.flush(&self.caller, self.client)
+        self.open.flush(&self.caller, &self.client)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -229,7 +229,7 @@ impl File for TreeFile {
 impl Drop for TreeFile {
     fn drop(&mut self) {
         if !self.is_closed {
-            let _ = self.open.flush(&self.caller, self.client);
+            let _ = self.open.flush(&self.caller, &self.client);
         }
     }
 }

@@ -529,7 +529,7 @@ impl Layer for FistLayer {
             .forward_truncate(caller, arguments::new_size(arguments_now, size)))
     }
 
-    fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: &LockOwner) -> Result<()> {
         with_rules!(self, file.node(), caller, Operation::Flush, |_node, caller| file.forward_flush(caller, owner))
     }
 
@@ -568,7 +568,7 @@ impl Layer for FistLayer {
             .forward_copy_range(caller, offset, to, to_offset, length))
     }
 
-    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         with_rules!(self, file.node(), caller, Operation::Lock(lock), |_node, caller| file
             .forward_lock(caller, owner, lock))
     }
@@ -577,7 +577,7 @@ impl Layer for FistLayer {
         &self,
         file: &LayerFile<Self>,
         caller: &Caller,
-        owner: LockOwner,
+        owner: &LockOwner,
         lock: &Lock,
     ) -> Result<Option<Lock>> {
         with_rules!(self, file.node(), caller, Operation::TestLock(lock), |_node, caller| file

@@ -124,7 +124,7 @@ impl OpenFile for FanOutFile {
         self.change(caller, |caller, _, file| file.truncate(caller, size)).map(drop)
     }
 
-    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.store(caller, |caller, file| file.flush(caller, owner))
     }
 
@@ -175,11 +175,11 @@ impl OpenFile for FanOutFile {
         Ok(copied as u64)
     }
 
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         self.main()?.lock(caller, owner, lock)
     }
 
-    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         self.main()?.test_lock(caller, owner, lock)
     }
 

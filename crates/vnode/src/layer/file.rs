@@ -99,7 +99,7 @@ impl<L: Layer> LayerFile<L> {
         }
     }
 
-    pub fn forward_flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    pub fn forward_flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.lower.flush(&self.caller(caller), owner)
     }
 
@@ -143,7 +143,7 @@ impl<L: Layer> LayerFile<L> {
         self.lower.copy_range(&self.caller(caller), offset, &to.lower, to_offset, length)
     }
 
-    pub fn forward_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    pub fn forward_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         self.lower.lock(&self.caller(caller), owner, lock)
     }
 
@@ -151,7 +151,7 @@ impl<L: Layer> LayerFile<L> {
         self.node.attributes(caller, self.lower.getattr(&self.caller(caller))?)
     }
 
-    pub fn forward_test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    pub fn forward_test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         self.lower.test_lock(&self.caller(caller), owner, lock)
     }
 
@@ -185,7 +185,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         self.node.run(caller, Operation::Truncate { size }, |layer| layer.truncate(self, caller, size))
     }
 
-    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.node.run(caller, Operation::Flush, |layer| layer.flush(self, caller, owner))
     }
 
@@ -209,11 +209,11 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         })
     }
 
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         self.node.run(caller, Operation::Lock(lock), |layer| layer.lock(self, caller, owner, lock))
     }
 
-    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         self.node.run(caller, Operation::TestLock(lock), |layer| layer.test_lock(self, caller, owner, lock))
     }
 

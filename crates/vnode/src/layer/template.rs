@@ -608,7 +608,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// See [`crate::OpenFile::flush`]. A layer that does something here declares [`Needs::every_close`].
-    fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: &LockOwner) -> Result<()> {
         file.forward_flush(caller, owner)
     }
 
@@ -648,7 +648,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// See [`crate::OpenFile::lock`].
-    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         file.forward_lock(caller, owner, lock)
     }
 
@@ -657,7 +657,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         &self,
         file: &LayerFile<Self>,
         caller: &Caller,
-        owner: LockOwner,
+        owner: &LockOwner,
         lock: &Lock,
     ) -> Result<Option<Lock>> {
         file.forward_test_lock(caller, owner, lock)

@@ -207,7 +207,7 @@ impl<T: OpenFile + Part> OpenFile for Accounted<T> {
         self.0.truncate(caller, size)
     }
 
-    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         let _working = enter(T::PART);
         self.0.flush(caller, owner)
     }
@@ -240,12 +240,12 @@ impl<T: OpenFile + Part> OpenFile for Accounted<T> {
         self.0.copy_range(caller, offset, to, to_offset, length)
     }
 
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         let _working = enter(T::PART);
         self.0.lock(caller, owner, lock)
     }
 
-    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         let _working = enter(T::PART);
         self.0.test_lock(caller, owner, lock)
     }

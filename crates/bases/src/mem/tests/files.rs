@@ -154,12 +154,19 @@ fn ranges_are_copied_with_their_holes() {
 
 #[test]
 fn flush_and_close_release_locks() {
+    let bytes = |last: u8| LockOwner::from([vec![0; 1023], vec![last]].concat().as_slice());
+    let none = LockOwner::from(&[][..]);
+    for (one, two) in [(LockOwner::Number(1), LockOwner::Number(2)), (bytes(1), bytes(2)), (none, bytes(0))] {
+        flush_and_close_release_locks_of(&one, &two);
+    }
+}
+
+fn flush_and_close_release_locks_of(one: &LockOwner, two: &LockOwner) {
     let root = file_system().root();
     let (vnode, first) = create(&root, &user(7), "file", 0o600);
     let second = vnode.open(&user(7), OpenFlags::READ).unwrap();
     let posix = |kind| Lock { family: LockFamily::Posix, kind, start: 0, end: 9, pid: 42 };
     let flock = |kind| Lock { family: LockFamily::Flock, kind, start: 0, end: u64::MAX, pid: 0 };
-    let (one, two) = (LockOwner(1), LockOwner(2));
     first.lock(&user(7), one, &posix(LockKind::Exclusive)).unwrap();
     assert_eq!(second.lock(&user(7), two, &posix(LockKind::Shared)), Err(Errno::EAGAIN));
     assert_eq!(second.lock(&user(7), two, &posix(LockKind::Exclusive)), Err(Errno::EBADF));

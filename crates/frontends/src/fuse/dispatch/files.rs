@@ -33,10 +33,10 @@ impl Dispatcher {
             Operation::Release(arguments) => self.release(request, arguments),
             Operation::Flush(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
-                let owner = LockOwner(arguments.lock_owner);
-                let flushed = opened.file.flush(&caller(request, 0), owner);
+                let owner = LockOwner::Number(arguments.lock_owner);
+                let flushed = opened.file.flush(&caller(request, 0), &owner);
                 if self.decisions().forward_locks {
-                    self.locks.owner_closed(opened.node, owner);
+                    self.locks.owner_closed(opened.node, &owner);
                 }
                 flushed
             }
@@ -46,8 +46,8 @@ impl Dispatcher {
             }
             Operation::GetLock(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
-                let (owner, lock) = (LockOwner(arguments.owner), lock_from_wire(arguments)?);
-                let found = self.locks.test(&caller(request, 0), &opened, owner, &lock)?;
+                let (owner, lock) = (LockOwner::Number(arguments.owner), lock_from_wire(arguments)?);
+                let found = self.locks.test(&caller(request, 0), &opened, &owner, &lock)?;
                 reply.put(&wire::LockOut { lock: lock_to_wire(found.as_ref()) });
                 Ok(())
             }
@@ -268,7 +268,7 @@ impl Dispatcher {
         let opened = self.open_file(arguments.handle)?;
         let lock = lock_from_wire(arguments)?;
         let owner = match lock.family {
-            LockFamily::Posix => LockOwner(arguments.owner),
+            LockFamily::Posix => LockOwner::Number(arguments.owner),
             LockFamily::Flock => flock_owner(arguments.handle),
         };
         if lock.family == LockFamily::Flock && lock.kind != LockKind::Unlock {
@@ -281,7 +281,7 @@ impl Dispatcher {
 /// Returns the owner of a flock lock: the open file. The kernel reuses its own owner id for a later open file, while the
 /// release of the earlier one may still be in flight.
 fn flock_owner(handle: u64) -> LockOwner {
-    LockOwner(handle)
+    LockOwner::Number(handle)
 }
 
 /// Returns the caller of OPEN or CREATE, which kills privileges where it truncates if the kernel requests that.

@@ -21,16 +21,16 @@ pub(crate) struct Holders {
 impl Holders {
     /// Records a lock that was taken through an open file of the node.
     pub(crate) fn add(&mut self, node: u64, opened: usize, holder: Holder) {
-        self.files.entry(node).or_default().entry(holder).or_default().insert(opened);
+        self.files.entry(node).or_default().entry(holder.clone()).or_default().insert(opened);
         self.taken.entry(opened).or_default().insert(holder);
     }
 
     /// Removes a holder that has no lock on the file any more.
-    pub(crate) fn remove(&mut self, node: u64, holder: Holder) {
+    pub(crate) fn remove(&mut self, node: u64, holder: &Holder) {
         let Some(of_file) = self.files.get_mut(&node) else { return };
-        for opened in of_file.remove(&holder).into_iter().flatten() {
+        for opened in of_file.remove(holder).into_iter().flatten() {
             if let Some(taken) = self.taken.get_mut(&opened) {
-                taken.remove(&holder);
+                taken.remove(holder);
                 if taken.is_empty() {
                     self.taken.remove(&opened);
                 }
@@ -61,8 +61,8 @@ impl Holders {
     }
 
     /// Returns whether the holder may hold a lock on the file.
-    pub(crate) fn has(&self, node: u64, holder: Holder) -> bool {
-        self.files.get(&node).is_some_and(|of_file| of_file.contains_key(&holder))
+    pub(crate) fn has(&self, node: u64, holder: &Holder) -> bool {
+        self.files.get(&node).is_some_and(|of_file| of_file.contains_key(holder))
     }
 
     /// Returns the number of entries.

@@ -108,7 +108,7 @@ impl Locks {
         &self,
         caller: &Caller,
         opened: &OpenedFile,
-        owner: LockOwner,
+        owner: &LockOwner,
         lock: &Lock,
     ) -> Result<Option<Lock>> {
         match opened.file.test_lock(caller, owner, lock) {
@@ -118,9 +118,9 @@ impl Locks {
     }
 
     /// Handles the close of a descriptor: its owner's POSIX locks on the file are released.
-    pub(crate) fn owner_closed(&self, node: u64, owner: LockOwner) {
+    pub(crate) fn owner_closed(&self, node: u64, owner: &LockOwner) {
         self.shared.local().release(node, owner);
-        self.shared.holders().remove(node, (LockFamily::Posix, owner));
+        self.shared.holders().remove(node, &(LockFamily::Posix, owner.clone()));
         self.shared.wake(node);
     }
 
@@ -158,16 +158,16 @@ fn send(completed: Option<queue::CompletedRequest>) {
 impl Shared {
     fn try_once(&self, attempt: &LockAttempt) -> Result<()> {
         let LockAttempt { caller, opened, owner, lock } = attempt;
-        let result = match opened.file.lock(caller, *owner, lock) {
+        let result = match opened.file.lock(caller, owner, lock) {
             // One step, or two owners could both find no conflict.
-            Err(Errno::EOPNOTSUPP) => self.local().set(opened.node, *owner, open_file_key(opened), lock),
+            Err(Errno::EOPNOTSUPP) => self.local().set(opened.node, owner, open_file_key(opened), lock),
             result => result,
         };
         if result.is_ok() {
             let releases_all = lock.kind == LockKind::Unlock && (lock.start, lock.end) == (0, u64::MAX);
-            let holder = (lock.family, *owner);
+            let holder = (lock.family, owner.clone());
             if releases_all {
-                self.holders().remove(opened.node, holder);
+                self.holders().remove(opened.node, &holder);
             } else if lock.kind != LockKind::Unlock {
                 self.holders().add(opened.node, open_file_key(opened), holder);
             }
@@ -242,7 +242,7 @@ impl Shared {
                 && other.end <= lock.end
                 && (other.kind == lock.kind || lock.kind == LockKind::Exclusive)
         };
-        conflicting.iter().any(covers) && !self.holders().has(node, (lock.family, attempt.owner))
+        conflicting.iter().any(covers) && !self.holders().has(node, &(lock.family, attempt.owner.clone()))
     }
 
     fn queues(&self) -> MutexGuard<'_, LockQueues<LockAttempt>> {
@@ -282,7 +282,7 @@ mod tests {
         fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
             Err(Errno::EIO)
         }
-        fn lock(&self, _caller: &Caller, _owner: LockOwner, _lock: &Lock) -> Result<()> {
+        fn lock(&self, _caller: &Caller, _owner: &LockOwner, _lock: &Lock) -> Result<()> {
             if self.0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
         }
         fn as_any(&self) -> &dyn Any {
@@ -310,10 +310,10 @@ mod tests {
                     let reply = files.open(node, Arc::new(Lockable(has_locks)), CONSTRAINTS, |_| None, |_| false);
                     let opened = files.release(reply.handle, |_| ()).unwrap();
                     // An owner of open file description locks closes none: no close is reported with it as the owner.
-                    let owner = LockOwner(reply.handle);
+                    let owner = LockOwner::Number(reply.handle);
                     let attempt = LockAttempt { caller: Caller::server(), opened: Arc::clone(&opened), owner, lock };
                     assert_eq!(shared.try_once(&attempt), Ok(()), "the one before is gone");
-                    assert!(shared.holders().has(node, (LockFamily::Posix, owner)));
+                    assert!(shared.holders().has(node, &(LockFamily::Posix, attempt.owner.clone())));
                     drop(attempt);
                     shared.released(opened);
                 }
@@ -324,14 +324,14 @@ mod tests {
 
     #[test]
     fn holder_is_recorded_until_its_last_open_file_or_unlock() {
-        let (one, other, holder) = (1, 2, (LockFamily::Posix, LockOwner(7)));
+        let (one, other, holder) = (1, 2, (LockFamily::Posix, LockOwner::Number(7)));
         let mut holders = Holders::default();
-        holders.add(5, one, holder);
-        holders.add(5, other, holder);
-        assert!(holders.release(5, one) && holders.has(5, holder));
-        assert!(holders.release(5, other) && !holders.has(5, holder) && !holders.release(5, other));
-        holders.add(5, one, holder);
-        holders.remove(5, holder);
-        assert_eq!((holders.has(5, holder), holders.count()), (false, 0));
+        holders.add(5, one, holder.clone());
+        holders.add(5, other, holder.clone());
+        assert!(holders.release(5, one) && holders.has(5, &holder));
+        assert!(holders.release(5, other) && !holders.has(5, &holder) && !holders.release(5, other));
+        holders.add(5, one, holder.clone());
+        holders.remove(5, &holder);
+        assert_eq!((holders.has(5, &holder), holders.count()), (false, 0));
     }
 }

@@ -457,7 +457,7 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
     let file = state.create(&server, state_directory::own_name(state_directory::LOCK), &creation)?.file;
     let whole = Lock { family: LockFamily::Flock, kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
-    match file.lock(&server, LockOwner(0), &whole) {
+    match file.lock(&server, &LockOwner::Number(0), &whole) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::EAGAIN) => Err(Errno::EBUSY),
         // The branch has no locks: there is no way to find out.

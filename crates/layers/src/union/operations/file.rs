@@ -187,7 +187,7 @@ impl UnionFile {
 
     /// Takes the locks in a lower file.
     fn take_locks(&self, file: &OpenFileRef) -> Result<()> {
-        self.locks().iter().try_for_each(|(owner, lock)| file.lock(&Caller::server(), *owner, lock))
+        self.locks().iter().try_for_each(|(owner, lock)| file.lock(&Caller::server(), owner, lock))
     }
 
     /// Releases the locks in the lower file that was opened first: it stays open, and may be used again.
@@ -195,7 +195,7 @@ impl UnionFile {
         for (owner, lock) in self.locks() {
             let unlock = Lock { kind: LockKind::Unlock, ..lock };
             // A lock that cannot be released goes when the file is closed.
-            let _ = self.opened.file.lock(&Caller::server(), owner, &unlock);
+            let _ = self.opened.file.lock(&Caller::server(), &owner, &unlock);
         }
     }
 
@@ -311,7 +311,7 @@ impl OpenFile for UnionFile {
         self.run_change(caller, 0, |file| file.truncate(caller, size))
     }
 
-    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.node.locks.release(owner);
         self.run_query(|file| file.flush(caller, owner))
     }
@@ -352,7 +352,7 @@ impl OpenFile for UnionFile {
         to.run_change(caller, length, |to| from.copy_range(caller, offset, to, to_offset, length))
     }
 
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         if self.node.union.view_state.is_some() {
             return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }
@@ -361,7 +361,7 @@ impl OpenFile for UnionFile {
         self.node.locks.set(&through, &file, caller, owner, lock)
     }
 
-    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         if self.node.union.view_state.is_some() {
             return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }

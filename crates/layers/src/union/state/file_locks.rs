@@ -42,7 +42,7 @@ impl FileLocks {
         through: &Weak<dyn LockFollower>,
         file: &OpenFileRef,
         caller: &Caller,
-        owner: LockOwner,
+        owner: &LockOwner,
         lock: &Lock,
     ) -> Result<()> {
         // Nobody else takes a lock until this one is remembered: their order is the same in both.
@@ -55,7 +55,7 @@ impl FileLocks {
             LockFamily::Posix => (lock.start, lock.end),
             LockFamily::Flock => (0, u64::MAX),
         };
-        let key = (lock.family, owner);
+        let key = (lock.family, owner.clone());
         let new = HeldLock { kind: lock.kind, pid: lock.pid, through: through.as_ptr().cast::<()>().addr() };
         let none = LockRanges::default();
         let before = records.held.get(&key).unwrap_or(&none);
@@ -79,7 +79,7 @@ impl FileLocks {
             let own = ranges.iter().filter(|range| range.held.through == through);
             own.map(|range| {
                 let HeldLock { kind, pid, .. } = range.held;
-                (*owner, Lock { family: *family, kind, start: range.start, end: range.end, pid })
+                (owner.clone(), Lock { family: *family, kind, start: range.start, end: range.end, pid })
             })
         });
         locks.collect()
@@ -87,9 +87,9 @@ impl FileLocks {
 
     /// Releases all byte-range locks of an owner that closes any of its descriptors of the file, through whichever they were
     /// taken.
-    pub(crate) fn release(&self, owner: LockOwner) {
+    pub(crate) fn release(&self, owner: &LockOwner) {
         if let Some(records) = &mut *self.lock_records() {
-            records.held.remove(&(LockFamily::Posix, owner));
+            records.held.remove(&(LockFamily::Posix, owner.clone()));
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let (locks, through): (_, Weak<dyn LockFollower>) = (FileLocks::default(), Weak::<NoFile>::new());
         let set = |owner, family, kind, start, end| {
             let lock = Lock { family, kind, start, end, pid: 1 };
-            locks.set(&through, &file, &Caller::server(), LockOwner(owner), &lock).unwrap();
+            locks.set(&through, &file, &Caller::server(), &LockOwner::Number(owner), &lock).unwrap();
         };
         for round in 0..20_000 {
             let start = 10 * (round % 7);

@@ -71,7 +71,7 @@ impl OpenFile for MetadataOnlyFile {
         self.own.getattr(caller)
     }
 
-    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+    fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
         self.own.flush(caller, owner)
     }
 
@@ -116,11 +116,11 @@ impl OpenFile for MetadataOnlyFile {
         self.data.copy_range(caller, offset, to, to_offset, length)
     }
 
-    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<()> {
         self.own.lock(caller, owner, lock)
     }
 
-    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    fn test_lock(&self, caller: &Caller, owner: &LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         self.own.test_lock(caller, owner, lock)
     }
 
