@@ -121,5 +121,5 @@ fn apply_times(metadata: &mut Metadata, changes: &SetAttributes) {
     };
     metadata.atime = value(changes.atime, metadata.atime);
     metadata.mtime = value(changes.mtime, metadata.mtime);
-    metadata.ctime = now;
+    metadata.changed_at(now);
 }

@@ -122,6 +122,43 @@ fn writers_may_set_size_and_times_to_now() {
     });
 }
 
+/// As a server needs it that tells its clients by the change time whether an object has changed (multigrain timestamps).
+#[test]
+fn a_change_after_a_look_has_a_later_change_time() {
+    if !has_multigrain_timestamps() {
+        eprintln!("skipped: needs Linux 6.13");
+        return;
+    }
+    Fixture::each(|fixture| {
+        let caller = root();
+        let (file, open) = create_file(&fixture.root, &caller, "file", 0o644, b"x");
+        let directory = fixture.root.mkdir(&caller, name("directory"), 0o755).unwrap().vnode;
+        for round in 0..200_u32 {
+            let before = file.getattr(&caller).unwrap().ctime;
+            match round % 3 {
+                0 => drop(open.write_at(&caller, 0, b"y").unwrap()),
+                1 => open.truncate(&caller, round.into()).unwrap(),
+                _ => {
+                    let mode = SetAttributes { mode: Some(0o600 + round % 8), ..Default::default() };
+                    file.setattr(&caller, &mode).unwrap();
+                }
+            }
+            assert!(file.getattr(&caller).unwrap().ctime > before, "{round}");
+            let before = directory.getattr(&caller).unwrap().ctime;
+            create_file(&directory, &caller, &round.to_string(), 0o644, b"");
+            // Not after a removal on tmpfs, which takes the time of the removed object for that of its directory.
+            assert!(directory.getattr(&caller).unwrap().ctime > before, "{round}");
+        }
+    });
+}
+
+fn has_multigrain_timestamps() -> bool {
+    let release = rustix::system::uname();
+    let mut numbers =
+        release.release().to_str().unwrap_or_default().split(['.', '-']).map_while(|part| part.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 13)
+}
+
 #[test]
 fn chown_without_ids_clears_set_id_bits() {
     Fixture::each(|fixture| {

@@ -2,6 +2,8 @@
 
 use vnode::{Errno, FileSystem, OpenFlags, SetTime, Timestamp};
 
+use super::super::inode::Inode;
+use super::super::metadata::Metadata;
 use super::*;
 
 const NOW: Option<SetTime> = Some(SetTime::Now);
@@ -20,7 +22,7 @@ fn chmod_is_for_the_owner_and_drops_setgid_of_strangers() {
     let (file, _) = create(&root, &user(7), "file", 0o600);
     assert_eq!(chmod(&file, &user(8), 0o666), Err(Errno::EPERM));
     assert_eq!(chmod(&file, &user(7), 0o6755).unwrap().mode, 0o6755);
-    chown(&file, &superuser(), None, Some(9)).unwrap();
+    chown(&file, &superuser(), Some(7), Some(9)).unwrap();
     assert_eq!(chmod(&file, &user(7), 0o6755).unwrap().mode, 0o4755);
     assert_eq!(chmod(&file, &member(7, &[9]), 0o6755).unwrap().mode, 0o6755);
     assert_eq!(chmod(&file, &superuser(), 0o7777).unwrap().mode, 0o7777);
@@ -80,6 +82,49 @@ fn changing_data_takes_privileges_from_others_than_the_superuser() {
     assert_eq!(mode_of(&file), 0o2767, "without an x bit for the group, its members keep the bit");
     open.write_at(&user(8), 0, b"x").unwrap();
     assert_eq!(mode_of(&file), 0o767);
+}
+
+#[test]
+fn each_change_has_a_later_change_time() {
+    let root = file_system().root();
+    let (file, open) = create(&root, &user(7), "file", 0o644);
+    let directory = mkdir(&root, &user(7), "directory", 0o755);
+    type Change<'a> = (&'a VnodeRef, &'a dyn Fn());
+    let changes: [Change<'_>; 7] = [
+        (&file, &|| {
+            open.write_at(&user(7), 0, b"x").unwrap();
+        }),
+        (&file, &|| open.truncate(&user(7), 3).unwrap()),
+        (&file, &|| {
+            chmod(&file, &user(7), 0o600).unwrap();
+        }),
+        (&file, &|| {
+            chown(&file, &superuser(), None, Some(9)).unwrap();
+        }),
+        (&file, &|| {
+            set_times(&file, &user(7), None, NOW).unwrap();
+        }),
+        (&file, &|| drop(root.link(&superuser(), &file, name("link")).unwrap())),
+        (&directory, &|| drop(mkdir(&directory, &user(7), "inside", 0o755))),
+    ];
+    for (index, (object, change)) in changes.into_iter().enumerate() {
+        let before = attributes(object).ctime;
+        change();
+        assert!(attributes(object).ctime > before, "{index}");
+    }
+    // Also if the clock is set back, or is read twice before it advances.
+    let metadata = |vnode: &VnodeRef, change: &dyn Fn(&mut Metadata)| {
+        change(&mut vnode.as_any().downcast_ref::<Inode>().unwrap().write().metadata);
+    };
+    for nanoseconds in [5, 999_999_999] {
+        let future = Timestamp { seconds: Timestamp::now().seconds + 1000, nanoseconds };
+        metadata(&file, &|metadata| metadata.ctime = future);
+        chmod(&file, &user(7), 0o644).unwrap();
+        let after = attributes(&file).ctime;
+        assert!(after > future && after.seconds <= future.seconds + 1);
+        open.write_at(&user(7), 0, b"y").unwrap();
+        assert!(attributes(&file).ctime > after);
+    }
 }
 
 #[test]
