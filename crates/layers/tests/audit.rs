@@ -364,7 +364,7 @@ fn files_whose_paths_are_forgotten_below_are_known_by_where_they_were_seen() {
     let handle = other.handle();
     let upper = layer("audit", &[("to", "/dev/null"), ("protect", "bin/file-login")], lower);
     let write = |vnode: &vnode::VnodeRef| vnode.open(&root(), OpenFlags::WRITE).map(drop);
-    assert_eq!(write(&upper.resolve(&handle).unwrap()), Err(Errno::EPERM), "nobody knows what it is called");
+    assert_eq!(write(&upper.resolve(&root(), &handle).unwrap()), Err(Errno::EPERM), "nobody knows what it is called");
 
     let other = walk(&upper, &root(), "bin/file-other").unwrap().vnode;
     let login = walk(&upper, &root(), "bin/file-login").unwrap().vnode;
@@ -375,7 +375,7 @@ fn files_whose_paths_are_forgotten_below_are_known_by_where_they_were_seen() {
     assert_eq!(bin.link(&root(), &login, name("file-alias")).map(drop), Err(Errno::EPERM));
     create(&bin, &root(), "file-new", 0o755);
     let handle = bin.lookup(&root(), name("file-new")).unwrap().vnode.handle();
-    let new = upper.resolve(&handle).unwrap();
+    let new = upper.resolve(&root(), &handle).unwrap();
     assert_eq!(write(&new), Err(Errno::EPERM), "nobody held on to it");
 }
 

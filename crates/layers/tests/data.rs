@@ -211,7 +211,7 @@ fn what_was_written_is_there_after_the_layer_is_put_on_again() {
         let vnode = again.root().lookup(&root(), name("file")).unwrap().vnode;
         assert_eq!(contents(&vnode, &root()), model.data, "{codec}");
         assert_eq!(
-            again.resolve(&model.vnode.handle()).unwrap().getattr(&root()).unwrap().size,
+            again.resolve(&root(), &model.vnode.handle()).unwrap().getattr(&root()).unwrap().size,
             model.data.len() as u64
         );
     }

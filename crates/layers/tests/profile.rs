@@ -29,7 +29,7 @@ fn assert_objects_are_charged_to(part: &str, file_system: &FileSystemRef) {
     let vnodes: [(&str, VnodeRef); 11] = [
         ("root", Arc::clone(&top)),
         ("parent", directory.parent(&caller).unwrap()),
-        ("resolve", file_system.resolve(&directory.handle()).unwrap()),
+        ("resolve", file_system.resolve(&root(), &directory.handle()).unwrap()),
         ("mkdir", directory),
         ("create", created.entry.vnode),
         ("tmpfile", unnamed.entry.vnode),

@@ -74,7 +74,7 @@ fn hard_links_handles_and_renames_lead_to_one_state() {
     directory.rename(&root(), name("file"), &directory, name("moved"), RenameMode::Replace).unwrap();
     let by_name = directory.lookup(&root(), name("moved")).unwrap().vnode;
     by_name.open(&root(), OpenFlags::READ).unwrap();
-    let by_handle = file_system.resolve(&file.handle()).unwrap();
+    let by_handle = file_system.resolve(&root(), &file.handle()).unwrap();
     by_handle.open(&root(), OpenFlags::READ).unwrap();
     assert_eq!([&file, &by_link, &by_name, &by_handle].map(count), [3; 4]);
     assert_eq!(count(&file_system.root()), 2);

@@ -185,13 +185,13 @@ fn handles_find_their_objects_after_a_restart_and_a_copy() {
         (node.handle(), at(&union, "d").unwrap().handle(), ino)
     };
     let union = join();
-    union.resolve(&handle).unwrap().open(&server(), OpenFlags::WRITE).unwrap();
+    union.resolve(&server(), &handle).unwrap().open(&server(), OpenFlags::WRITE).unwrap();
     drop(union);
     let union = join();
-    let node = union.resolve(&handle).unwrap();
+    let node = union.resolve(&server(), &handle).unwrap();
     assert_eq!(node.getattr(&server()).unwrap().ino, ino);
     assert_eq!(node.handle(), at(&union, "d/x").unwrap().handle());
-    assert_eq!(union.resolve(&directory).unwrap().handle(), at(&union, "d").unwrap().handle());
+    assert_eq!(union.resolve(&server(), &directory).unwrap().handle(), at(&union, "d").unwrap().handle());
 }
 
 #[test]

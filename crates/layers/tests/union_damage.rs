@@ -364,7 +364,7 @@ fn walk(union: &FileSystemRef) {
                 let (first, known) = known.entry(handle).or_insert_with(|| (path.clone(), text.clone()));
                 assert!(*known == text, "{path} is known as {first}, and has another text: {known:?}, {text:?}");
             }
-            if let Ok(resolved) = union.resolve(&handle) {
+            if let Ok(resolved) = union.resolve(&server, &handle) {
                 assert_eq!(resolved.handle(), handle, "{path} is found by its handle as another");
             }
             if entry.attributes.is_directory() {

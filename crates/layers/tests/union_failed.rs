@@ -332,7 +332,7 @@ fn handle_in_failed_branch_is_not_stale() {
     let handles = ["own", "merged/own", "only"].map(|path| at(&failing.scene.union, path).unwrap().handle());
     failing.fail(Failure::RootRemoved);
     for handle in handles {
-        assert_eq!(failing.scene.union.resolve(&handle).map(drop), Err(Errno::EIO));
+        assert_eq!(failing.scene.union.resolve(&server(), &handle).map(drop), Err(Errno::EIO));
     }
 }
 

@@ -667,8 +667,8 @@ impl vnode::FileSystem for UnsyncedFileSystem {
         self.below.root()
     }
 
-    fn resolve(&self, handle: &vnode::Handle) -> Result<VnodeRef> {
-        self.below.resolve(handle)
+    fn resolve(&self, caller: &Caller, handle: &vnode::Handle) -> Result<VnodeRef> {
+        self.below.resolve(caller, handle)
     }
 
     fn properties(&self) -> vnode::Properties {

@@ -396,7 +396,7 @@ fn working_directory_survives_removal_in_another_view() {
     assert_eq!(list(&face, &other), [""; 0]);
     assert_eq!(list(&face, &one), ["mine"]);
     assert_eq!(face.getattr(&other).unwrap().ino, inside.getattr(&other).unwrap().ino);
-    assert_eq!(scene.union.resolve(&face.handle()).err(), Some(Errno::ESTALE));
+    assert_eq!(scene.union.resolve(&server(), &face.handle()).err(), Some(Errno::ESTALE));
     top.rmdir(&other, name("room")).unwrap();
     assert_eq!(walk(&scene, USER_WITHOUT_VIEW, "room").err(), Some(Errno::ENOENT));
     assert_eq!(walk(&scene, SECOND_VIEW_USER, "room/mine").map(drop), Ok(()));
@@ -456,11 +456,11 @@ fn handles_identify_their_view() {
     let (scene, privates) = split();
     put(&scene, FIRST_VIEW_USER, "d/f", "mine");
     let mine = walk(&scene, FIRST_VIEW_USER, "d/f").unwrap().handle();
-    let found = scene.union.resolve(&mine).unwrap();
+    let found = scene.union.resolve(&server(), &mine).unwrap();
     assert_eq!(contents(&found, &user(FIRST_VIEW_USER)), b"mine");
     assert_eq!(found.open(&user(USER_WITHOUT_VIEW), OpenFlags::READ).err(), Some(Errno::ENOENT));
     let theirs = walk(&scene, USER_WITHOUT_VIEW, "d/f").unwrap().handle();
-    assert_eq!(contents(&scene.union.resolve(&theirs).unwrap(), &user(USER_WITHOUT_VIEW)), b"0:d/f");
+    assert_eq!(contents(&scene.union.resolve(&server(), &theirs).unwrap(), &user(USER_WITHOUT_VIEW)), b"0:d/f");
     drop(found);
     // After a restart too, with the views the other way round.
     let Scene { branches, union, .. } = scene;
@@ -468,11 +468,50 @@ fn handles_identify_their_view() {
     let again = joined(vec![(ReadWrite, branches[0].clone()), (ReadOnly, branches[1].clone())]);
     again.offer("one", &privates[0]);
     again.offer("two", &privates[1]);
-    assert_eq!(again.union.resolve(&mine).err(), Some(Errno::ESTALE), "there is no such view");
+    assert_eq!(again.union.resolve(&server(), &mine).err(), Some(Errno::ESTALE), "there is no such view");
     for (label, uid) in [("two", SECOND_VIEW_USER), ("one", FIRST_VIEW_USER)] {
         again.tell("view-add", &[("branch", label), ("uid", &uid.to_string())]).unwrap();
     }
-    assert_eq!(contents(&again.union.resolve(&mine).unwrap(), &user(FIRST_VIEW_USER)), b"mine");
+    assert_eq!(contents(&again.union.resolve(&server(), &mine).unwrap(), &user(FIRST_VIEW_USER)), b"mine");
+}
+
+#[test]
+fn a_handle_gives_what_the_view_of_its_caller_shows() {
+    let (scene, _) = split();
+    let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
+    let resolve = |uid, handle| scene.union.resolve(&user(uid), handle);
+    put(&scene, FIRST_VIEW_USER, "d/f", "mine");
+    let mine = walk(&scene, FIRST_VIEW_USER, "d/f").unwrap().handle();
+    let theirs = walk(&scene, USER_WITHOUT_VIEW, "d/f").unwrap().handle();
+    assert_eq!(contents(&resolve(FIRST_VIEW_USER, &mine).unwrap(), &one), b"mine");
+    assert_eq!(contents(&resolve(USER_WITHOUT_VIEW, &theirs).unwrap(), &other), b"0:d/f");
+    for (uid, handle) in
+        [(USER_WITHOUT_VIEW, &mine), (SECOND_VIEW_USER, &mine), (FIRST_VIEW_USER, &theirs), (SECOND_VIEW_USER, &theirs)]
+    {
+        assert_eq!(resolve(uid, handle).err(), Some(Errno::ESTALE), "{uid}");
+    }
+    assert!(scene.union.resolve(&server(), &mine).is_ok() && scene.union.resolve(&server(), &theirs).is_ok());
+    // A directory that several views have is the same vnode, and lists what each caller's has.
+    let d = walk(&scene, USER_WITHOUT_VIEW, "d").unwrap().handle();
+    put(&scene, FIRST_VIEW_USER, "d/own", "own");
+    for (uid, expected) in [(FIRST_VIEW_USER, &["f", "g", "own"][..]), (USER_WITHOUT_VIEW, &["f", "g"])] {
+        assert_eq!(list(&resolve(uid, &d).unwrap(), &user(uid)), expected);
+    }
+    // One that only the second view has, and one that the first has removed.
+    let room = scene.union.root().mkdir(&user(SECOND_VIEW_USER), name("room"), 0o777).unwrap().vnode.handle();
+    assert!(resolve(SECOND_VIEW_USER, &room).is_ok());
+    assert_eq!(resolve(FIRST_VIEW_USER, &room).err(), Some(Errno::ESTALE));
+    let held = walk(&scene, USER_WITHOUT_VIEW, "e/deep").unwrap();
+    let deep = held.handle();
+    walk(&scene, FIRST_VIEW_USER, "e/deep").unwrap().unlink(&one, name("h")).unwrap();
+    let remove = || {
+        walk(&scene, FIRST_VIEW_USER, "e/deep").unwrap();
+        walk(&scene, FIRST_VIEW_USER, "e").unwrap().rmdir(&one, name("deep"))
+    };
+    // As the kernel does after `ESTALE`.
+    assert!(remove().is_ok() || remove().is_ok());
+    assert_eq!(resolve(FIRST_VIEW_USER, &deep).err(), Some(Errno::ESTALE));
+    assert_eq!(list(&resolve(USER_WITHOUT_VIEW, &deep).unwrap(), &other), ["h"]);
 }
 
 #[test]

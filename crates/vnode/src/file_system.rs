@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::{Claim, Errno, Handle, Name, Properties, Result, VnodeRef};
+use crate::{Caller, Claim, Errno, Handle, Name, Properties, Result, VnodeRef};
 
 /// A file system: a base, or a layer over others. Used as [`FileSystemRef`].
 pub trait FileSystem: Send + Sync + 'static {
@@ -12,12 +12,15 @@ pub trait FileSystem: Send + Sync + 'static {
     fn root(&self) -> VnodeRef;
 
     /// Returns the vnode for a handle issued by this file system, also by an earlier instance if
-    /// [`crate::Promises::persistent_handles`] is declared. Checks existence only: a front end that accepts handles from
-    /// outside authenticates them.
+    /// [`crate::Promises::persistent_handles`] is declared. A front end that accepts handles from outside authenticates
+    /// them, and passes the caller of each request: a layer that hides objects from the caller, or shows it others,
+    /// does so here too. The caller needs no permission on the way to the object, which operations on the vnode do not
+    /// check either. What the server resolves for itself, it resolves as [`Caller::server`].
     ///
     /// # Errors
-    /// `ESTALE` if the object is gone or this file system never issued the handle.
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef>;
+    /// `ESTALE` if the object is gone, this file system never issued the handle, or the caller is not shown the object;
+    /// the error of a rule of a layer that refuses the caller the object by name, such as `EACCES`.
+    fn resolve(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef>;
 
     /// Flushes everything written to stable storage, as syncfs(2). Default: does nothing.
     ///

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags};
 use vnode::{
-    Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result, VnodeRef,
-    profile,
+    Caller, Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result,
+    VnodeRef, profile,
 };
 
 use super::credentials::Credentials;
@@ -90,7 +90,7 @@ impl FileSystem for DirectoryFileSystem {
         profile::vnode(Arc::clone(&self.root))
     }
 
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+    fn resolve(&self, _caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
         Ok(profile::vnode(self.tree.resolve(&WireHandle::decode(handle)?)?))
     }
 

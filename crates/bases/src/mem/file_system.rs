@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use vnode::{
-    Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Needs, Promises,
-    Properties, Result, VnodeRef, profile,
+    Caller, Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Needs,
+    Promises, Properties, Result, VnodeRef, profile,
 };
 
 use super::inode::{Content, Inode, NewInode};
@@ -41,7 +41,7 @@ impl FileSystem for MemoryFileSystem {
         profile::vnode(self.root.clone())
     }
 
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+    fn resolve(&self, _caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
         Ok(profile::vnode(self.root.volume.resolve(handle)?))
     }
 

@@ -23,17 +23,17 @@ fn an_object_keeps_its_vnode_and_handle_over_renames_and_restarts() {
         assert_eq!(content(&vnode.open(&caller, OpenFlags::READ).unwrap()), b"content");
 
         let again = fixture.again();
-        let resolved = again.resolve(&vnode.handle());
+        let resolved = again.resolve(&root(), &vnode.handle());
         match fixture.has_handles() {
             true => {
                 let resolved = resolved.unwrap();
                 assert_eq!(content(&resolved.open(&caller, OpenFlags::READ).unwrap()), b"content");
                 assert_eq!(resolved.handle(), vnode.handle());
-                assert!(Arc::ptr_eq(&again.resolve(&fixture.root.handle()).unwrap(), &again.root()));
+                assert!(Arc::ptr_eq(&again.resolve(&root(), &fixture.root.handle()).unwrap(), &again.root()));
             }
             false => assert_eq!(resolved.err(), Some(Errno::ESTALE)),
         }
-        assert!(Arc::ptr_eq(&fixture.file_system.resolve(&vnode.handle()).unwrap(), &vnode));
+        assert!(Arc::ptr_eq(&fixture.file_system.resolve(&root(), &vnode.handle()).unwrap(), &vnode));
     });
 }
 
@@ -89,9 +89,9 @@ fn objects_without_names_stay_usable_while_referenced() {
         assert_eq!(directory.create(&caller, name("x"), &creation(0o600)).err(), Some(Errno::ENOENT));
         assert_eq!(entries(&directory), []);
         let handle = file.handle();
-        assert!(Arc::ptr_eq(&fixture.file_system.resolve(&handle).unwrap(), &file));
+        assert!(Arc::ptr_eq(&fixture.file_system.resolve(&root(), &handle).unwrap(), &file));
         drop(file);
-        assert_eq!(error_once_released(|| fixture.file_system.resolve(&handle)), Some(Errno::ESTALE));
+        assert_eq!(error_once_released(|| fixture.file_system.resolve(&root(), &handle)), Some(Errno::ESTALE));
     });
 }
 
@@ -131,7 +131,7 @@ fn foreign_and_forged_handles_are_stale() {
     Fixture::each(|fixture| {
         for bytes in [&[][..], &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0], &[2; 30], &[3; 26], &[7; 48]] {
             let handle = Handle::new(bytes).unwrap();
-            assert_eq!(fixture.file_system.resolve(&handle).err(), Some(Errno::ESTALE), "{handle:?}");
+            assert_eq!(fixture.file_system.resolve(&root(), &handle).err(), Some(Errno::ESTALE), "{handle:?}");
         }
     });
 }
@@ -146,8 +146,8 @@ fn a_handle_of_an_object_outside_the_directory_is_stale() {
         std::fs::write(above.join("secret"), "x").unwrap();
         let whole = plyfs_bases::dir::DirectoryFileSystem::open(above, Default::default()).unwrap();
         let secret = whole.root().lookup(&root(), name("secret")).unwrap().vnode;
-        assert_eq!(fixture.file_system.resolve(&secret.handle()).err(), Some(Errno::ESTALE));
-        assert_eq!(fixture.file_system.resolve(&whole.root().handle()).err(), Some(Errno::ESTALE));
+        assert_eq!(fixture.file_system.resolve(&root(), &secret.handle()).err(), Some(Errno::ESTALE));
+        assert_eq!(fixture.file_system.resolve(&root(), &whole.root().handle()).err(), Some(Errno::ESTALE));
     });
 }
 
@@ -285,7 +285,7 @@ fn file_systems_mounted_below_are_crossed_with_numbers_of_their_own() {
             create_file(&mounted.vnode, &caller, "new", 0o644, b"new");
             if fixture.has_handles() {
                 let new = mounted.vnode.lookup(&caller, name("new")).unwrap().vnode;
-                let resolved = fixture.again().resolve(&new.handle()).unwrap();
+                let resolved = fixture.again().resolve(&root(), &new.handle()).unwrap();
                 assert_eq!(content(&resolved.open(&caller, OpenFlags::READ).unwrap()), b"new");
             }
         }

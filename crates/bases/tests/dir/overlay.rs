@@ -75,7 +75,7 @@ fn copy_up_by_open_keeps_the_vnode() {
         assert_eq!(content(&vnode.open(&root(), OpenFlags::READ).unwrap()), b"Content");
         assert!(Arc::ptr_eq(&overlay.lookup("one"), &vnode));
         assert_eq!(vnode.handle(), handle);
-        assert!(Arc::ptr_eq(&overlay.file_system.resolve(&handle).unwrap(), &vnode));
+        assert!(Arc::ptr_eq(&overlay.file_system.resolve(&root(), &handle).unwrap(), &vnode));
     });
 }
 

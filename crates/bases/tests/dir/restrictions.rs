@@ -148,7 +148,7 @@ fn a_second_mount_of_a_file_system_keeps_its_own_flags() {
         if fixture.has_handles() {
             for vnode in [&file.vnode, &frozen] {
                 let again = fixture.again();
-                let resolved = again.resolve(&vnode.handle()).unwrap();
+                let resolved = again.resolve(&root(), &vnode.handle()).unwrap();
                 assert_eq!(resolved.handle(), vnode.handle());
                 assert_eq!(resolved.setattr(&caller, &mode).err(), Some(Errno::EROFS), "also after a restart");
             }
@@ -172,10 +172,14 @@ fn handle_is_resolved_by_the_most_restricted_mount() {
         let frozen = fixture.root.lookup(&caller, name("second")).unwrap().vnode;
         let handle = frozen.lookup(&caller, name("f")).unwrap().vnode.handle();
         let mode = SetAttributes { mode: Some(0o600), ..Default::default() };
-        let resolved = fixture.again().resolve(&handle).unwrap();
+        let resolved = fixture.again().resolve(&root(), &handle).unwrap();
         assert_eq!(resolved.setattr(&caller, &mode).err(), Some(Errno::EROFS));
         remount("rw,nosuid", &second);
         remount("nodev", &first);
-        assert_eq!(fixture.again().resolve(&handle).err(), Some(Errno::ESTALE), "neither forbids all that both do");
+        assert_eq!(
+            fixture.again().resolve(&root(), &handle).err(),
+            Some(Errno::ESTALE),
+            "neither forbids all that both do"
+        );
     });
 }

@@ -32,6 +32,10 @@ impl Layer for Hidefs {
         }
     }
 
+    fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
+        node.check_lookup(caller)
+    }
+
     fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         if name.as_bytes().starts_with(b".") { Err(Errno::ENOENT) } else { Ok(Cow::Borrowed(name.as_bytes())) }
     }

@@ -233,6 +233,20 @@ impl Layer for FistLayer {
         checked
     }
 
+    /// Refuses objects that the program does not let the caller look up, or whose names it does not show. The server itself
+    /// finds what it has recorded, whatever names the program gives objects.
+    fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
+        if caller.is_server_alone() {
+            return Ok(());
+        }
+        let any_lookup = Operation::Lookup(Name::new(b"any")?);
+        if self.hooks.has_rules(&any_lookup) || self.hooks.contains(Hook::NameFilter) {
+            node.check_lookup(caller)
+        } else {
+            Ok(())
+        }
+    }
+
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         if !self.hooks.contains(Hook::NameFilter) {
             return Ok(Cow::Borrowed(name.as_bytes()));

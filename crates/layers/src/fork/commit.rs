@@ -270,7 +270,7 @@ impl<'a> Commit<'a> {
     fn find_copy(&self, known: &JournaledCopy) -> Option<VnodeRef> {
         let has_name = |copy: &VnodeRef| copy.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink > 0);
         let in_use = self.linked.get(&known.handle).cloned();
-        let found = in_use.or_else(|| self.file_system.resolve(&known.handle).ok()).filter(has_name);
+        let found = in_use.or_else(|| self.file_system.resolve(&Caller::server(), &known.handle).ok()).filter(has_name);
         // Unprivileged servers cannot open files by handle.
         found.or_else(|| self.find_with_handle(&known.path, &known.handle))
     }

@@ -140,7 +140,7 @@ impl Commit<'_> {
     fn lower_part_of(&self, moved: &MovedDirectory) -> Result<Option<VnodeRef>> {
         match self.journal.moved_to(&moved.upper.handle()) {
             Some(rest) => {
-                let found = self.file_system.resolve(&rest).ok();
+                let found = self.file_system.resolve(&Caller::server(), &rest).ok();
                 let paths = [moved.former_path.clone(), moved.path.clone(), self.staged(moved)];
                 Ok(found.or_else(|| paths.iter().find_map(|located| self.find_with_handle(located, &rest))))
             }
@@ -229,7 +229,10 @@ impl Commit<'_> {
         if identity.branch != self.lower.base.numbers.identifier {
             return Ok(false);
         }
-        let found = self.file_system.resolve(&original).and_then(|original| original.getattr(&Caller::server()));
+        let found = self
+            .file_system
+            .resolve(&Caller::server(), &original)
+            .and_then(|original| original.getattr(&Caller::server()));
         match found.map_err(|error| self.lower.reported_error(error)) {
             Ok(attributes) => Ok(attributes.nlink == 0 || attributes.ctime > self.options.since),
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(true),

@@ -65,6 +65,10 @@ impl Layer for Map {
         if self.has_view() { self.check_view(node, &self.effective(caller), operation) } else { Ok(()) }
     }
 
+    fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
+        if self.settings.hidden.is_some() || self.denies("lookup") { node.check_lookup(caller) } else { Ok(()) }
+    }
+
     fn around<T>(
         &self,
         node: &LayerVnode<Self>,

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use vnode::{
-    AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Needs,
-    Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
+    AccessControl, Caller, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes,
+    Needs, Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
@@ -80,10 +80,14 @@ impl FileSystem for UnionFileSystem {
         profile::vnode(Arc::clone(&self.root))
     }
 
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        let _guard = self.union.operation_guard();
-        let (union, handle) = self.union.resolve_view_handle(handle)?;
-        Ok(profile::vnode(union.resolve(&handle)?))
+    fn resolve(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
+        let node = {
+            let _guard = self.union.operation_guard();
+            let (union, handle) = self.union.resolve_view_handle(handle)?;
+            union.resolve(caller, &handle)?
+        };
+        node.check_handle_for(caller)?;
+        Ok(profile::vnode(node))
     }
 
     fn sync(&self) -> Result<()> {

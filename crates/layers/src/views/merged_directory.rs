@@ -74,6 +74,25 @@ impl Node {
         Ok(())
     }
 
+    /// Checks that the caller's view shows what was found by a handle: files are of the view that their handle names, and
+    /// a directory is shown by each view that has one at its location. No operation guard may be held.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub(crate) fn check_handle_for(&self, caller: &Caller) -> Result<()> {
+        let is_shown = match self.kind {
+            FileKind::Directory => self.for_caller(caller).and_then(|shown| {
+                let _guard = shown.union.operation_guard();
+                shown.revalidate()?;
+                // This vnode may still be in use for a directory that the view has removed.
+                let is_removed = !caller.server && matches!(shown.location(), NodeLocation::Nowhere);
+                if is_removed { Err(Errno::ENOENT) } else { Ok(()) }
+            }),
+            _ => self.check_visible_to(caller),
+        };
+        is_shown.map_err(|error| if error == Errno::ENOENT { Errno::ESTALE } else { error })
+    }
+
     /// The object that another union's vnode represents in this union. The caller holds an operation guard.
     pub(crate) fn translate(&self, other: &VnodeRef) -> Result<Arc<Node>> {
         let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.unaliased();

@@ -117,8 +117,8 @@ impl vnode::FileSystem for Shared {
         self.0.root()
     }
 
-    fn resolve(&self, handle: &vnode::Handle) -> vnode::Result<vnode::VnodeRef> {
-        self.0.resolve(handle)
+    fn resolve(&self, caller: &Caller, handle: &vnode::Handle) -> vnode::Result<vnode::VnodeRef> {
+        self.0.resolve(caller, handle)
     }
 
     fn properties(&self) -> vnode::Properties {

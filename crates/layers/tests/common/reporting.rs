@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use vnode::{Description, FileSystem, FileSystemRef, Handle, Name, Notifier, Notifiers, Properties, Result, VnodeRef};
+use vnode::{
+    Caller, Description, FileSystem, FileSystemRef, Handle, Name, Notifier, Notifiers, Properties, Result, VnodeRef,
+};
 
 use super::memory;
 
@@ -24,8 +26,8 @@ impl FileSystem for Reporting {
         self.file_system.root()
     }
 
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        self.file_system.resolve(handle)
+    fn resolve(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
+        self.file_system.resolve(caller, handle)
     }
 
     fn properties(&self) -> Properties {

@@ -228,3 +228,29 @@ fn what_a_rule_reads_is_what_it_has_assigned() {
     root.unlink(&server, name("one")).unwrap();
     assert_eq!(names_in(&root), ["one"]);
 }
+
+#[test]
+fn what_a_caller_may_not_look_up_has_no_handle_for_it() {
+    let rules = "%%\n%op:lookup:precall { if ($name[0] == '.') fistRetErr(ENOENT); \
+                 if ($name[0] == 'p' && %uid == 5) fistRetErr(EACCES); }\n";
+    in_both_tiers("hides", rules, |mount| {
+        let (below, server) = (mount.root_below(0), Caller::server());
+        let file = |text: &str| create(&below, &server, text).unwrap().entry.vnode.handle();
+        let (plain, hidden, private) = (file("file"), file(".hidden"), file("private"));
+        let directory = below.mkdir(&server, name("p"), 0o755).unwrap().vnode;
+        let inside = create(&directory, &server, "file").unwrap().entry.vnode.handle();
+        let resolve = |caller: &Caller, handle| mount.file_system.resolve(caller, handle).map(drop);
+        for caller in [user(5), user(6), server.clone()] {
+            assert_eq!(resolve(&caller, &plain), Ok(()));
+        }
+        for caller in [user(5), user(6)] {
+            assert_eq!(resolve(&caller, &hidden), Err(Errno::ESTALE));
+        }
+        for handle in [&private, &inside] {
+            assert_eq!(resolve(&user(5), handle), Err(Errno::EACCES));
+            assert_eq!(resolve(&user(6), handle), Ok(()));
+        }
+        // What the server has recorded.
+        assert_eq!(resolve(&server, &hidden), Ok(()));
+    });
+}

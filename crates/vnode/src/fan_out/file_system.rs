@@ -9,8 +9,8 @@ use super::health::BranchHealth;
 use super::object::FanOut;
 use super::routing::Routing;
 use crate::{
-    Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
-    LiveTable, Name, Needs, Notifier, Notifiers, Promises, Properties, Result, VnodeRef,
+    Caller, Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes,
+    KeyedLocks, LiveTable, Name, Needs, Notifier, Notifiers, Promises, Properties, Result, VnodeRef,
 };
 
 /// Joins these file systems into one, the one with the highest priority first.
@@ -48,16 +48,19 @@ impl FileSystem for FanOutFileSystem {
         self.0.node(0, roots).expect("every branch has a root")
     }
 
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+    fn resolve(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
         if is_digest(handle) {
-            return Ok(self.0.live.find(handle).ok_or(Errno::ESTALE)?);
+            let found = self.0.live.find(handle).ok_or(Errno::ESTALE)?;
+            let branch = &self.0.branches[found.primary()];
+            branch.resolve(caller, &found.primary_object().handle())?;
+            return Ok(found);
         }
         let (branch, object) = parse(handle)?;
         let file_system = self.0.branches.get(branch).ok_or(Errno::ESTALE)?;
         if self.0.health.has_failed(branch) {
             return Err(Errno::ESTALE);
         }
-        let objects = self.0.objects_at_path_of(branch, &file_system.resolve(&object)?)?;
+        let objects = self.0.objects_at_path_of(branch, &file_system.resolve(caller, &object)?)?;
         Ok(self.0.node(branch, objects)?)
     }
 

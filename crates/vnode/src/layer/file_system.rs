@@ -1,12 +1,15 @@
 //! A layer on a file system, as a file system.
 
+use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use super::path;
 use super::template::{Layer, LayerVnode, Mount, declared};
+use crate::profile::enter_with;
 use crate::{
-    Caller, Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
-    LiveTable, Name, Notifier, Notifiers, Properties, Result, VnodeRef,
+    Caller, Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes,
+    KeyedLocks, LiveTable, Name, Notifier, Notifiers, Properties, Result, VnodeRef,
 };
 
 /// Puts a layer on a file system.
@@ -56,8 +59,22 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
         self.0.wrap(self.0.lower.root())
     }
 
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        Ok(self.0.wrap(self.0.lower.resolve(handle)?))
+    fn resolve(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
+        let Mount { layer, lower, .. } = &*self.0;
+        let lower_caller = match layer.map_caller(caller) {
+            // The layer checks the operations by itself, but not what is hidden below.
+            mapped if mapped.is_server_alone() && !caller.is_server_alone() => Cow::Owned(Caller::server_for(caller)),
+            mapped => mapped,
+        };
+        let node = self.0.wrap(lower.resolve(&lower_caller, handle)?);
+        let _working = enter_with(|| layer.kind());
+        match path::check_not_own(&node).and_then(|()| layer.admit_handle(&node, caller)) {
+            Ok(()) => Ok(node),
+            // The server needs what it has recorded, where the file system below has forgotten the names.
+            Err(Errno::EOPNOTSUPP) if caller.is_server_alone() => Ok(node),
+            Err(Errno::ENOENT | Errno::EOPNOTSUPP) => Err(Errno::ESTALE),
+            Err(error) => Err(error),
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -134,7 +151,7 @@ impl<L: Layer> Notifier for Translator<L> {
     fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
         let Some(mount) = self.mount.upgrade() else { return };
         let server = Caller::shared_server();
-        let changed = mount.lower.resolve(directory).and_then(|lower| {
+        let changed = mount.lower.resolve(server, directory).and_then(|lower| {
             let upper = mount.layer.upper_directory(server, &lower)?.unwrap_or(lower);
             let node = mount.wrap(upper);
             let name = node.try_decode(server, name)?.map(|name| name.as_name().to_owned());

@@ -1,7 +1,7 @@
-//! The path of a vnode whose layer changes names.
+//! The path of a vnode in its layer, and what the layer lets a caller find by it.
 
 use super::template::{Layer, LayerVnode};
-use crate::{Caller, Errno, Name, Result};
+use crate::{Caller, Errno, Name, Result, Vnode};
 
 /// Decodes the lower path from the root down, each name in its directory.
 pub(crate) fn decoded<L: Layer>(node: &LayerVnode<L>) -> Result<Vec<u8>> {
@@ -26,4 +26,47 @@ pub(crate) fn decoded<L: Layer>(node: &LayerVnode<L>) -> Result<Vec<u8>> {
         directory = directory.wrap(lower.clone());
     }
     Ok(path)
+}
+
+/// Checks that an object is not one of its layer's own entries, nor in one.
+///
+/// # Errors
+/// `ENOENT` if it is; `EOPNOTSUPP` if the layer has own entries and the lower file system does not know the path.
+pub(crate) fn check_not_own<L: Layer>(node: &LayerVnode<L>) -> Result<()> {
+    if !node.layer().own_entries().exist {
+        return Ok(());
+    }
+    let is_own = |component: &[u8]| Name::new(component).is_ok_and(|name| node.layer().is_own_entry(name));
+    match node.lower().path()?.split(|&byte| byte == b'/').any(is_own) {
+        true => Err(Errno::ENOENT),
+        false => Ok(()),
+    }
+}
+
+/// Looks up the path of an object in its layer, each name as `caller`.
+///
+/// # Errors
+/// See [`LayerVnode::check_lookup`].
+pub(crate) fn check_lookup<L: Layer>(node: &LayerVnode<L>, caller: &Caller) -> Result<()> {
+    let lower_path = node.lower().path()?;
+    // Permissions on the way are no concern of a handle.
+    let caller = if caller.server { caller.clone() } else { Caller::server_for(caller) };
+    let server = Caller::shared_server();
+    let mut lower = node.mount.lower.root();
+    let mut directory = node.wrap(lower.clone());
+    for component in lower_path.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
+        let name = Name::new(component)?;
+        lower = lower.lookup(server, name)?.vnode;
+        let shown_by = node.layer().upper_directory(server, &lower)?;
+        if shown_by.is_some_and(|shown_by| shown_by.handle() == directory.lower().handle()) {
+            continue;
+        }
+        let decoded = directory.try_decode(&caller, name)?.ok_or(Errno::ENOENT)?;
+        let found = directory.lookup(&caller, decoded.as_name())?.vnode;
+        if directory.lower_of(&found)?.handle() != lower.handle() {
+            return Err(Errno::ENOENT);
+        }
+        directory = directory.wrap(lower.clone());
+    }
+    if lower.handle() == node.lower().handle() { Ok(()) } else { Err(Errno::ENOENT) }
 }

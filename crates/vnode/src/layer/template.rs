@@ -106,6 +106,19 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Decides whether this caller may get the object by its handle; see [`crate::FileSystem::resolve`]. Called for every
+    /// handle that the lower file system has resolved, unless the object is one of the layer's
+    /// [own entries](Layer::is_own_entry), or in one, which the template refuses. Operations on the object go through
+    /// [`Layer::admit`] as always; a layer that hides objects, or refuses to look up some of them, refuses their handles too,
+    /// as by [`LayerVnode::check_lookup`]. Default: permits everything.
+    ///
+    /// # Errors
+    /// The error that the caller is to see; `ENOENT` for an object that is hidden, and `EOPNOTSUPP` for one whose name is
+    /// not known, become `ESTALE`. `EOPNOTSUPP` does not keep the server itself from the object.
+    fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
+        Ok(())
+    }
+
     /// Observes every operation after it has completed or been refused. Cannot change the result. Default: does
     /// nothing.
     fn observe(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>, result: Result<()>) {}

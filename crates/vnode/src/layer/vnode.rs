@@ -53,6 +53,17 @@ impl<L: Layer> LayerVnode<L> {
         self.mount.wrap(lower)
     }
 
+    /// Checks that the caller finds the object in this layer by looking up its path from the root, whatever the
+    /// permissions below: each lookup runs as [`Caller::server_for`] the caller, so that the layer's own rules apply to
+    /// it. For [`Layer::admit_handle`]; of an object with several names, one is looked up.
+    ///
+    /// # Errors
+    /// That of the lookup that fails; `ENOENT` if the name is hidden, refers to something else, or does not exist any
+    /// more; `EOPNOTSUPP` if the lower file system does not know the path.
+    pub fn check_lookup(&self, caller: &Caller) -> Result<()> {
+        path::check_lookup(self, caller)
+    }
+
     /// Runs an operation through the layer's `around`, with its time accounted to the layer.
     pub(crate) fn run<T>(
         &self,

@@ -75,14 +75,14 @@ fn handles_are_of_one_instance_and_one_object() {
     let (memory, other) = (file_system(), file_system());
     let (file, _) = create(&memory.root(), &user(7), "file", 0o600);
     create(&other.root(), &user(7), "file", 0o600);
-    assert_eq!(memory.resolve(&file.handle()).unwrap().handle(), file.handle());
-    assert_eq!(failure(other.resolve(&file.handle())), Errno::ESTALE);
-    assert_eq!(failure(memory.resolve(&Handle::new(b"short").unwrap())), Errno::ESTALE);
+    assert_eq!(memory.resolve(&superuser(), &file.handle()).unwrap().handle(), file.handle());
+    assert_eq!(failure(other.resolve(&superuser(), &file.handle())), Errno::ESTALE);
+    assert_eq!(failure(memory.resolve(&superuser(), &Handle::new(b"short").unwrap())), Errno::ESTALE);
     let handle = file.handle();
     drop(file);
     memory.root().unlink(&user(7), name("file")).unwrap();
     create(&memory.root(), &user(7), "file", 0o600);
-    assert_eq!(failure(memory.resolve(&handle)), Errno::ESTALE);
+    assert_eq!(failure(memory.resolve(&superuser(), &handle)), Errno::ESTALE);
 }
 
 #[test]

@@ -17,10 +17,10 @@ fn an_open_file_outlives_its_name() {
     assert_eq!(open.getattr(&user(7)).unwrap().nlink, 0);
     let mut bytes = [0; 20];
     assert_eq!(open.read_at(&user(7), 0, &mut bytes), Ok(10));
-    assert!(memory.resolve(&handle).is_ok());
+    assert!(memory.resolve(&superuser(), &handle).is_ok());
     drop(open);
     drop(file);
-    assert_eq!(failure(memory.resolve(&handle)), Errno::ESTALE);
+    assert_eq!(failure(memory.resolve(&superuser(), &handle)), Errno::ESTALE);
     assert_eq!(root.statfs(&superuser()).unwrap(), free);
 }
 

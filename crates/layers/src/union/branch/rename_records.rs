@@ -87,7 +87,8 @@ impl RecordedObject {
     /// # Errors
     /// Errors that leave this undecided: the remaining work stays recorded.
     pub(crate) fn directory_in(&self, member: &BranchMember) -> Result<Option<VnodeRef>> {
-        if let Some(directory) = if_exists(member, member.base.file_system.resolve(&self.directory))? {
+        if let Some(directory) = if_exists(member, member.base.file_system.resolve(&Caller::server(), &self.directory))?
+        {
             return Ok(Some(directory));
         }
         let Some(path) = &self.path else { return Ok(None) };

@@ -199,7 +199,8 @@ impl BranchCheck<'_> {
         let Some(member) = self.union.branches.by_tag(tag).filter(|_| self.union.knows_branch_of(identity)) else {
             return false;
         };
-        let found = || member.file_system.resolve(&lower).map_err(|error| member.reported_error(error));
+        let found =
+            || member.file_system.resolve(&Caller::server(), &lower).map_err(|error| member.reported_error(error));
         member.file_system.properties().promises.persistent_handles
             && matches!(found(), Err(Errno::ESTALE | Errno::ENOENT))
     }

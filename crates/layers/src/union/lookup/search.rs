@@ -483,15 +483,20 @@ impl Union {
         Ok(node)
     }
 
-    /// The vnode of a handle. The caller holds an operation guard.
-    pub(crate) fn resolve(self: &Arc<Self>, handle: &Handle) -> Result<Arc<Node>> {
+    /// The vnode of a handle, unless its branch refuses the caller the object. The caller holds an operation guard.
+    pub(crate) fn resolve(self: &Arc<Self>, caller: &Caller, handle: &Handle) -> Result<Arc<Node>> {
         if let Some(node) = self.table.find(handle) {
             node.revalidate()?;
+            if !caller.is_server_alone() {
+                let Instance { member, vnode, .. } = node.leftmost();
+                let admitted = member.base.file_system.resolve(caller, &vnode.handle());
+                admitted.map_err(|error| member.base.reported_error(error))?;
+            }
             return Ok(node);
         }
         let (tag, lower) = identity::split_handle(handle).ok_or(Errno::ESTALE)?;
         let base = self.branches.by_tag(tag).ok_or(Errno::ESTALE)?;
-        let object = base.file_system.resolve(&lower).map_err(|error| base.reported_error(error))?;
+        let object = base.file_system.resolve(caller, &lower).map_err(|error| base.reported_error(error))?;
         let path = BranchMember::path_in_layer(&base, &object)?;
         let node = self.node_at_path(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
