@@ -221,6 +221,13 @@ impl Caller {
         Self { kills_privileges: self.kills_privileges || other.kills_privileges, ..self }
     }
 
+    /// Returns the server as the caller for a change of data that `other` requested and may make: it clears set-ID bits where the
+    /// same change by `other` would.
+    pub fn server_changing_for(other: &Self) -> Self {
+        let keeps = other.may_keep_set_id() && !other.kills_privileges;
+        if keeps { Self::server() } else { Self::server().killing_privileges() }
+    }
+
     /// Returns this caller without the request to kill privileges: for undoing a change, and for files of a layer's own.
     #[must_use]
     pub fn keeping_privileges(self) -> Self {

@@ -15,9 +15,7 @@ pub fn open_for_rewriting(vnode: &dyn Vnode, caller: &Caller, flags: OpenFlags) 
     match vnode.open(caller, wanted) {
         Err(Errno::EACCES) if flags.writes() && !flags.reads() => {
             vnode.open(caller, flags.without(OpenFlags::TRUNCATE))?;
-            let server = Caller::server();
-            let keeps = caller.may_keep_set_id() && !caller.kills_privileges();
-            vnode.open(&if keeps { server } else { server.killing_privileges() }, wanted)
+            vnode.open(&Caller::server_changing_for(caller), wanted)
         }
         answer => answer,
     }

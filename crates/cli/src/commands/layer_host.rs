@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::process::geteuid;
 use stack::OpenBranch;
 use stack::command::{CommandHost, MountAnswers, Print};
 use vnode::Control;
@@ -14,6 +16,9 @@ use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 
+/// Time for which all servers of other users together are queried; a query that has begun ends by itself.
+const OTHER_USERS_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The host of the commands of layers.
 pub(crate) struct LayerHost;
 
@@ -23,9 +28,23 @@ impl CommandHost for LayerHost {
     }
 
     fn control_all(&self, target: &str, commands: &[&str]) -> Vec<MountAnswers> {
+        let deadline = Instant::now() + OTHER_USERS_TIMEOUT;
         let answer = |mount: &Mount, name: &str| {
+            // Their servers may be as slow as they like.
+            if mount.report.uid != geteuid().as_raw() && Instant::now() > deadline {
+                notify(&no_answer(mount, "other users' servers have used up their time"));
+                return String::new();
+            }
             let (target, name) = (target.to_owned(), name.to_owned());
-            mount.text(&Request::Control { target, name, arguments: Vec::new(), follows: false }).unwrap_or_default()
+            match mount.text(&Request::Control { target, name, arguments: Vec::new(), follows: false }) {
+                Ok(text) => text,
+                // Such as that its stack has no such member.
+                Err(failure) if failure.exit != Exit::NoAnswer => String::new(),
+                Err(failure) => {
+                    notify(&no_answer(mount, &failure.message));
+                    String::new()
+                }
+            }
         };
         let answers = |mount: Mount| MountAnswers {
             answers: commands.iter().map(|command| answer(&mount, command)).collect(),
@@ -63,4 +82,9 @@ impl CommandHost for LayerHost {
             });
         });
     }
+}
+
+/// Returns the message about a mount that was not considered.
+fn no_answer(mount: &Mount, reason: &str) -> String {
+    format!("the mount on {} is not considered: {reason}", mount.report.mount_point)
 }

@@ -242,7 +242,8 @@ fn connection(directory: &RuntimeDirectory, name: OsString) -> io::Result<UnixSt
     Ok(stream)
 }
 
-/// Sends the request and waits for the answer, as long as the time between two lines does not exceed `timeout`.
+/// Sends the request and waits for the answer, as long as the time between two lines does not exceed `timeout`. Only a request that
+/// is followed may have an answer of several lines: another server could go on for ever.
 pub(crate) fn request_with_progress(
     stream: &UnixStream,
     request: &Request,
@@ -252,8 +253,12 @@ pub(crate) fn request_with_progress(
     stream.set_write_timeout(Some(timeout))?;
     send(stream, request)?;
     let (mut lines, mut text) = (JsonLines::of(stream), String::new());
+    let is_followed = matches!(request, Request::Control { follows: true, .. });
     loop {
         match receive_response(&mut lines, Instant::now() + timeout)? {
+            Response::Progress(_) | Response::Part(_) if !is_followed => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected type of answer"));
+            }
             Response::Progress(objects) => progress(objects),
             Response::Part(part) => text.push_str(&part),
             Response::Text(end) if !text.is_empty() => return Ok(Response::Text(text + &end)),

@@ -78,10 +78,11 @@ impl UnionFile {
         // A copy of that length already shows the pending truncation.
         let truncating = flags.truncates().then(|| caller.uncancelled());
         let mut opener = truncating.as_ref().unwrap_or(caller);
-        let server = Caller::server().killing_privileges_with(caller);
+        let server;
         if (flags.writes() || flags.truncates()) && (!node.is_writable() || node.is_metadata_only()?) {
             if !node.is_writable() && node.union.settings.copy_up != CopyOwnership::Original {
                 // The caller may open the original, and need not own the copy.
+                server = Caller::server_changing_for(caller);
                 opener = &server;
             }
             let wanted = if flags.reads() { 6 } else { 2 };
@@ -101,7 +102,7 @@ impl UnionFile {
         let opened = Self::opened(Arc::clone(node), LowerFile { copy_count, vnode, file }, flags);
         if flags.writes() && flags.synchronizes() && node.needs_arrival_sync() {
             // The kernel may write and synchronize the data directly.
-            opened.sync_with_arrival(&server)?;
+            opened.sync_with_arrival(&Caller::server())?;
         }
         Ok(profile::open_file(opened))
     }

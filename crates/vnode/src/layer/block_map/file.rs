@@ -139,7 +139,7 @@ impl<L: Layer> MappedFile<'_, L> {
     pub(crate) fn fsync(&self, data_only: bool) -> Result<()> {
         let promised = if self.node.log().as_ref().is_some_and(|log| log.has_lost_writes) {
             let _guard = self.node.lock_data(self.caller)?;
-            self.renew()?;
+            self.as_server().renew()?;
             self.promise()
         } else {
             // Not between the making of a record and its application.
@@ -167,10 +167,16 @@ impl<L: Layer> MappedFile<'_, L> {
         let Ok(times) = times.and_then(|times| self.node.lower().setattr(&server, &times).map(|_| times)) else {
             return;
         };
-        self.give_back();
+        self.as_server().give_back();
         if let Err(error) = self.node.lower().setattr(&server, &times) {
             tracing::warn!("{}: the modification time of a file is lost ({error})", self.node.layer().kind());
         }
+    }
+
+    /// Returns this file for work that changes no data of it, so that what it writes clears no set-ID bits, at the caller's expense.
+    fn as_server(&self) -> Self {
+        let server = Caller::server_for(self.caller).at_expense_of(self.caller);
+        Self { lower_caller: Cow::Owned(server), ..*self }
     }
 
     /// Punches what is free, after a record that frees others, each of which takes a page.
@@ -438,6 +444,7 @@ impl<L: Layer> MappedFile<'_, L> {
         if !self.with(|log| log.has_lost_writes)? {
             return Ok(());
         }
+        let failed_syncs = self.with(|log| log.failed_syncs)?;
         if self.with(|log| log.stable == 0 && log.end > 0)? {
             let mut header = vec![0; self.with(|log| log.header_bytes())? as usize];
             read_exactly(self.lower, &self.lower_caller, 0, &mut header)?;
@@ -457,7 +464,6 @@ impl<L: Layer> MappedFile<'_, L> {
             write_fully(self.lower, &self.lower_caller, 0, &header)?;
         }
         self.reserve_renewal()?;
-        let failed_syncs = self.with(|log| log.failed_syncs)?;
         self.renew_pieces(size).inspect_err(|_| self.cut_back())?;
         // Another synchronization may have failed meanwhile.
         self.with(|log| log.has_lost_writes = log.failed_syncs != failed_syncs)

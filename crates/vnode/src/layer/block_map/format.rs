@@ -26,6 +26,8 @@ const KIND_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 8;
 /// Bit of a trailer's number of entries: they are the whole map.
 const WHOLE: u32 = 1 << 31;
+/// Flag of a trailer that states the last position that was reported as synchronized, not an earlier one.
+const STABLE_EXACT: u32 = 1;
 /// Flag of an entry: the block is stored verbatim.
 const VERBATIM: u32 = 1;
 
@@ -88,6 +90,8 @@ pub(crate) struct Trailer {
     pub(crate) entries: u32,
     /// Set if the entries are all blocks of the file; otherwise they are those that the record changes.
     pub(crate) is_whole: bool,
+    /// Set if nothing later than `stable` was reported as synchronized when the record was written.
+    pub(crate) is_stable_exact: bool,
     checksum: u64,
 }
 
@@ -239,7 +243,7 @@ impl Extent {
 impl Trailer {
     /// Creates the trailer of a record; its checksum is set when the bytes of the record are made.
     pub(crate) fn new(end: u64, previous: u64, stable: u64, size: u64, entries: u32, is_whole: bool) -> Self {
-        Self { end, previous, stable, size, entries, is_whole, checksum: 0 }
+        Self { end, previous, stable, size, entries, is_whole, is_stable_exact: false, checksum: 0 }
     }
 
     fn to_bytes(self, log: u64) -> [u8; TRAILER_BYTES] {
@@ -250,6 +254,7 @@ impl Trailer {
         }
         let entries = self.entries | if self.is_whole { WHOLE } else { 0 };
         bytes[48..52].copy_from_slice(&entries.to_le_bytes());
+        bytes[52..56].copy_from_slice(&(if self.is_stable_exact { STABLE_EXACT } else { 0 }).to_le_bytes());
         bytes
     }
 
@@ -268,10 +273,13 @@ impl Trailer {
             size: number(bytes, 40),
             entries: entries & !WHOLE,
             is_whole: entries & WHOLE != 0,
+            is_stable_exact: half(bytes, 52) == STABLE_EXACT,
             checksum: number(bytes, 56),
         };
-        let is_ours =
-            bytes[..8] == TRAILER_MAGIC && number(bytes, 8) == log && trailer.end == end && half(bytes, 52) == 0;
+        let is_ours = bytes[..8] == TRAILER_MAGIC
+            && number(bytes, 8) == log
+            && trailer.end == end
+            && half(bytes, 52) <= STABLE_EXACT;
         let is_possible =
             trailer.previous <= trailer.start()? && trailer.stable <= end && trailer.size <= i64::MAX as u64;
         (is_ours && is_possible && (trailer.previous > 0 || trailer.is_whole)).then_some(trailer)

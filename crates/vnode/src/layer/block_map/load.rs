@@ -222,7 +222,8 @@ impl Reader<'_> {
                 return Ok(Ok(records));
             }
         }
-        let stable = if records.is_empty() { 0 } else { last.stable };
+        let is_resumable = last.is_stable_exact && !records.is_empty();
+        let stable = if is_resumable { last.stable } else { 0 };
         Ok(Err(MissingRecord { end: missing, stable }))
     }
 
@@ -274,7 +275,7 @@ fn build(records: &[Record], header: Header, size: u64) -> Log {
     let mut log = Log::new(header.log, header.block_size);
     (log.size, log.end, log.lower_size, log.last) = (last.size, size, size, last.end);
     // Somebody may have synchronized since.
-    (log.stable, log.promised) = (last.stable, size);
+    (log.stable, log.is_stable_exact, log.promised) = (last.stable, false, size);
     log.needs_whole = false;
     log.first = header.first_end.saturating_sub(header.first_bytes.into()).min(size)..header.first_end.min(size);
     let first = records[records.len() - 1].trailer;
@@ -388,13 +389,14 @@ enum Step<T> {
 /// A record on which others build, and which is missing.
 struct MissingRecord {
     end: u64,
-    /// What was on stable storage, as one of those that build on it says; 0 if none does.
+    /// The last position that was reported as synchronized, as one of those that build on it says; 0 if none does.
     stable: u64,
 }
 
 /// Runs something on the bytes before each possible end of a record in a lower file, the last first, until it has found what
 /// it searches for. After a failed synchronization, more may be missing than is searched: then the search is resumed, once, at
-/// what a record that was found says to be on stable storage.
+/// the last position that was reported as synchronized, if a record that was found states it: one that is only known to be stable
+/// may be older than what was reported, which would be lost.
 fn search<T>(source: &Source<'_>, find: impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>) -> Result<Option<T>> {
     let (stable, left) = (Cell::new(0), source.left.get());
     if let Some(found) = search_from(source, source.size, &stable, &find)? {

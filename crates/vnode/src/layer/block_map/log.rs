@@ -89,6 +89,8 @@ pub(crate) struct Log {
     pub(crate) has_lost_writes: bool,
     /// Number of synchronizations that failed.
     pub(crate) failed_syncs: u64,
+    /// Set if nothing later than `stable` was reported as synchronized: not of a map that was read, until it is synchronized.
+    pub(crate) is_stable_exact: bool,
     /// Bytes below of all blocks.
     stored: u64,
     /// Ranges that are free as soon as everything before a position is on stable storage.
@@ -185,6 +187,7 @@ impl Log {
             failed_sync: None,
             has_lost_writes: false,
             failed_syncs: 0,
+            is_stable_exact: true,
             stored: 0,
             retained: VecDeque::new(),
             retained_bytes: 0,
@@ -214,7 +217,9 @@ impl Log {
         }
         // Records that nobody waits for need not be followed, and are free.
         let previous = if is_whole { self.last_promised() } else { self.last };
-        let trailer = Trailer::new(end, previous, self.stable, size, count, is_whole);
+        let mut trailer = Trailer::new(end, previous, self.stable, size, count, is_whole);
+        // Only after lost writes may a reader need it.
+        trailer.is_stable_exact = self.has_lost_writes && self.is_stable_exact;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact((end - start) as usize).map_err(|_| Errno::ENOMEM)?;
         if header > 0 {
@@ -388,6 +393,7 @@ impl Log {
             return;
         }
         self.stable = self.stable.max(end);
+        self.is_stable_exact = true;
         self.is_rooted |= self.records.iter().any(|record| record.is_whole && record.range.end <= self.stable);
         while self.retained.front().is_some_and(|(until, _)| *until <= self.stable) {
             let (_, range) = self.retained.pop_front().expect("there is one");
