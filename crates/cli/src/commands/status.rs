@@ -96,11 +96,6 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
     lines
 }
 
-/// Returns whether the server of a mount, which does not answer, has ended.
-pub(crate) fn has_ended(mount_point: &Path) -> bool {
-    matches!(probe_state(mount_point), MountState::Dead)
-}
-
 /// Returns the state of a mount whose server does not answer. Probes it in a separate process, which may hang forever, and
 /// cannot be killed then.
 fn probe_state(mount_point: &Path) -> MountState {

@@ -24,10 +24,11 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
     let (point, _) = super::own_plyfs_mount(&arguments.mount_point, "umount")?;
     let mount_point = point.path().to_owned();
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
-    let server = client::find(&mount_point)
+    let mount = client::find(&mount_point);
+    let is_silent = mount.is_none() && !arguments.lazy && client::has_silent_server(&mount_point);
+    let server = mount
         .and_then(|mount| mount.process())
         .and_then(|process| Some((process, pidfd_open(process, PidfdFlags::empty()).ok()?)));
-    let is_silent = server.is_none() && !arguments.lazy && !super::status::has_ended(&mount_point);
     let mode = if arguments.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {

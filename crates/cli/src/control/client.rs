@@ -63,13 +63,31 @@ pub(crate) fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
     let mut entries = mount_table::read();
     entries.retain(|entry| entry.mount_point == mount_point);
-    let user = entries.last().and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
-    let mut directories = runtime_directory::all();
-    directories.retain(|directory| directory.owner() == user);
+    let directories = directories_of_owner(&entries);
     let is_wanted = |report: &MountReport| report.mount_point == wanted;
     // If it is the only mount there, its answer suffices and hanging servers are not waited for.
     let mounts = query_directories(directories, &|report| entries.len() < 2 && is_wanted(report));
     mounts.into_iter().filter(|mount| is_wanted(&mount.report)).min_by_key(|mount| mount.report.uptime_seconds)
+}
+
+/// Returns whether a server of the user who owns the mount accepts connections and does not answer: one that has ended does not
+/// accept any.
+pub(crate) fn has_silent_server(mount_point: &Path) -> bool {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let mut entries = mount_table::read();
+    entries.retain(|entry| entry.mount_point == mount_point);
+    directories_of_owner(&entries).iter().any(|directory| {
+        let queries = sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name));
+        queries.count() > query_directory(directory, Instant::now() + PATIENCE, &|_| false).len()
+    })
+}
+
+/// Returns the runtime directories of the user who owns the topmost of these mounts according to the kernel.
+fn directories_of_owner(entries: &[mount_table::MountEntry]) -> Vec<RuntimeDirectory> {
+    let user = entries.last().and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
+    let mut directories = runtime_directory::all();
+    directories.retain(|directory| directory.owner() == user);
+    directories
 }
 
 /// Returns the mounts whose sockets are in these directories, at least until one satisfies `is_enough`. Queries the servers of
