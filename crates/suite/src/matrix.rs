@@ -272,7 +272,11 @@ const LAYOUTS: [DirectoryLayout; 2] = [DirectoryLayout::AsCreated, DirectoryLayo
 mod tests {
     use std::collections::HashSet;
 
+    use conformance::Ability;
+    use frontends::fuse::{MountOptions, decide};
+
     use super::*;
+    use crate::TestDirectory;
 
     const ALL_FACILITIES: Facilities = Facilities { is_root: true, can_mount: true, has_uring: true };
 
@@ -283,6 +287,17 @@ mod tests {
             let titles: HashSet<String> = plans.iter().map(RunPlan::title).collect();
             // A union of one branch has a single mode, however many are given.
             assert!(titles.len() * 10 > plans.len() * 9, "{} titles of {} runs", titles.len(), plans.len());
+        }
+    }
+
+    /// Where it caches data of the stack, it learns of sizes and data at different moments.
+    #[test]
+    fn growing_files_are_tested_where_the_kernel_caches_no_data_of_the_stack() {
+        let is_expected = |plan: &&RunPlan| plan.access.is_mount() && plan.abilities().has(Ability::GrowingFiles);
+        for plan in single(ALL_FACILITIES).iter().filter(is_expected) {
+            let stack = plan.build(&TestDirectory::plain().unwrap()).unwrap();
+            let decisions = decide(&stack.properties(), &MountOptions::default());
+            assert!(decisions.passthrough.is_ok() || decisions.direct_io(), "{}: {decisions:?}", plan.title());
         }
     }
 

@@ -26,7 +26,7 @@ pub enum RunKind {
 }
 
 /// Layers that all data pass through.
-const HANDLES_DATA: [&str; 7] = ["mirror", "negate", "rot13", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
+const HANDLES_DATA: [&str; 8] = ["mirror", "negate", "rot13", "veil", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
 
 /// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]
