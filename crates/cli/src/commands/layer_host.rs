@@ -10,7 +10,7 @@ use stack::OpenBranch;
 use stack::command::{CommandHost, MountAnswers, Print};
 use vnode::Control;
 
-use super::{find_running, notify, print, progress, send_command};
+use super::{find_running, is_mounted, notify, print, progress, send_command};
 use crate::control::Request;
 use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
@@ -38,8 +38,11 @@ impl CommandHost for LayerHost {
             let (target, name) = (target.to_owned(), name.to_owned());
             match mount.text(&Request::Control { target, name, arguments: Vec::new(), follows: false }) {
                 Ok(text) => text,
-                // Such as that its stack has no such member.
-                Err(failure) if failure.exit != Exit::NoAnswer => String::new(),
+                // Such as that its stack has no such member; or the mount has ended meanwhile, and a server that still ends has a
+                // claim on the branches that it may change.
+                Err(failure) if failure.exit != Exit::NoAnswer || !is_mounted(mount.report.mount_point.as_ref()) => {
+                    String::new()
+                }
                 Err(failure) => {
                     notify(&no_answer(mount, &failure.message));
                     String::new()
