@@ -224,8 +224,7 @@ impl Caller {
     /// Returns the server as the caller for a change of data that `other` requested and may make: it clears set-ID bits where the
     /// same change by `other` would.
     pub fn server_changing_for(other: &Self) -> Self {
-        let keeps = other.may_keep_set_id() && !other.kills_privileges;
-        if keeps { Self::server() } else { Self::server().killing_privileges() }
+        if other.may_keep_set_id() { Self::server() } else { Self::server().killing_privileges() }
     }
 
     /// Returns this caller without the request to kill privileges: for undoing a change, and for files of a layer's own.
@@ -240,10 +239,10 @@ impl Caller {
         self.kills_privileges
     }
 
-    /// Returns whether changing data leaves the set-ID bits of a file in place for a process with the caller's
-    /// credentials (CAP_FSETID).
+    /// Returns whether changing data leaves the set-ID bits of a file in place: the caller has CAP_FSETID, and does not
+    /// [kill privileges](Caller::killing_privileges).
     pub fn may_keep_set_id(&self) -> bool {
-        self.capabilities() & CapabilitySet::FSETID.bits() != 0
+        !self.kills_privileges && self.capabilities() & CapabilitySet::FSETID.bits() != 0
     }
 
     /// Returns this caller with operations cancelled by `cancellation` and nothing else.

@@ -19,8 +19,7 @@ impl Inode {
         if let Some(size) = changes.size {
             let (data, metadata) = state.file_mut()?;
             data.resize(&self.volume.pages, size)?;
-            let kills = changes.kill_privileges || caller.kills_privileges();
-            permissions::kill_privileges(metadata, caller, kills);
+            permissions::kill_privileges(metadata, caller, changes.kill_privileges);
             metadata.modified();
         } else if changes.kill_privileges {
             permissions::kill_privileges(&mut state.metadata, caller, true);

@@ -46,7 +46,7 @@ impl Inode {
             check_open(&state.metadata, caller, flags, reads | writes)?;
             let (data, metadata) = state.file_mut()?;
             data.resize(&self.volume.pages, 0)?;
-            permissions::kill_privileges(metadata, caller, caller.kills_privileges());
+            permissions::kill_privileges(metadata, caller, false);
             metadata.modified();
             drop(state);
             self.volume.return_memory();
@@ -88,7 +88,7 @@ impl MemoryFile {
         let mut state = self.inode.write();
         let (data, metadata) = state.file_mut()?;
         let result = change(data)?;
-        permissions::kill_privileges(metadata, caller, caller.kills_privileges());
+        permissions::kill_privileges(metadata, caller, false);
         metadata.modified();
         drop(state);
         self.inode.volume.return_memory();

@@ -101,9 +101,10 @@ pub(crate) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> 
 }
 
 /// Clears the capabilities of a regular file that is written or truncated; also its set-id bits, unless the superuser does
-/// so without requesting that (`forced`).
+/// so without requesting that, for this change (`forced`) or [for all](Caller::killing_privileges).
 pub(crate) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: bool) {
-    if metadata.mode & (S_ISUID | S_ISGID) != 0 && (forced || !caller.is_superuser()) {
+    let keeps = caller.is_superuser() && !caller.kills_privileges() && !forced;
+    if metadata.mode & (S_ISUID | S_ISGID) != 0 && !keeps {
         metadata.mode &= !setid_bits_lost_by_chown(metadata, caller);
     }
     metadata.xattrs.forget_capability();
