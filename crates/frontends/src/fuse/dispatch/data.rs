@@ -26,7 +26,7 @@ impl Dispatcher {
                 let is_page = arguments.write_flags & wire::WRITE_CACHE != 0;
                 let is_requested = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
                 let kills = is_requested || (!is_page && self.clears_set_id(request.uid));
-                let writer = if kills { caller.clone().killing_privileges() } else { caller.clone() };
+                let caller = if kills { caller.killing_privileges() } else { caller };
                 // The flags may have been changed since the open, by fcntl(2), or be those of a single write, by pwritev2(2).
                 let flags = OpenFlags::from_bits(arguments.flags);
                 let is_placed = is_page || !flags.appends();
@@ -34,13 +34,13 @@ impl Dispatcher {
                 let length = if is_page {
                     // It comes in the name of the kernel, whoever has written the data.
                     let (uid, gid) = opened.opener;
-                    let writer = writer.at_expense_of(&Caller::process(0, uid, gid, 0));
+                    let caller = caller.clone().at_expense_of(&Caller::process(0, uid, gid, 0));
                     // After a short write the kernel drops the rest of the page, without reporting an error to anybody.
-                    write_fully(&**file, &writer, arguments.offset, data)?;
+                    write_fully(&**file, &caller, arguments.offset, data)?;
                     self.restore_mtime(opened.node, request.unique);
                     data.len()
                 } else {
-                    file.write_at(&writer, arguments.offset, data)?
+                    file.write_at(&caller, arguments.offset, data)?
                 };
                 if !is_page && flags.synchronizes() {
                     file.fsync(&caller, flags.synchronizes_data_only())?;
