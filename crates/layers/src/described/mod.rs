@@ -233,12 +233,8 @@ impl Layer for FistLayer {
         checked
     }
 
-    /// Refuses objects that the program does not let the caller look up, or whose names it does not show. The server itself
-    /// finds what it has recorded, whatever names the program gives objects.
+    /// Refuses objects that the program does not let the caller look up, or whose names it does not show.
     fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
-        if caller.is_server_alone() {
-            return Ok(());
-        }
         let any_lookup = Operation::Lookup(Name::new(b"any")?);
         if self.hooks.has_rules(&any_lookup) || self.hooks.contains(Hook::NameFilter) {
             node.check_lookup(caller)

@@ -66,9 +66,6 @@ impl Layer for Map {
     }
 
     fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
-        if caller.is_server_alone() {
-            return Ok(());
-        }
         if self.settings.hidden.is_some() || self.denies("lookup") { node.check_lookup(caller) } else { Ok(()) }
     }
 

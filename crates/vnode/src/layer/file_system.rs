@@ -68,10 +68,13 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
         };
         let node = self.0.wrap(lower.resolve(&lower_caller, handle)?);
         let _working = enter_with(|| layer.kind());
-        match path::check_not_own(&node).and_then(|()| layer.admit_handle(&node, caller)) {
+        let admitted = match path::check_not_own(&node) {
+            // The server needs what it has recorded, whatever is shown, and where the file system below has forgotten the names.
+            Ok(()) | Err(Errno::EOPNOTSUPP) if caller.is_server_alone() => Ok(()),
+            checked => checked.and_then(|()| layer.admit_handle(&node, caller)),
+        };
+        match admitted {
             Ok(()) => Ok(node),
-            // The server needs what it has recorded, where the file system below has forgotten the names.
-            Err(Errno::EOPNOTSUPP) if caller.is_server_alone() => Ok(node),
             Err(Errno::ENOENT | Errno::EOPNOTSUPP) => Err(Errno::ESTALE),
             Err(error) => Err(error),
         }

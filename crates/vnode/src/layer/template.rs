@@ -108,13 +108,14 @@ pub trait Layer: Send + Sync + Sized + 'static {
 
     /// Decides whether this caller may get the object by its handle; see [`crate::FileSystem::resolve`]. Called for every
     /// handle that the lower file system has resolved, unless the object is one of the layer's
-    /// [own entries](Layer::is_own_entry), or in one, which the template refuses. Operations on the object go through
+    /// [own entries](Layer::is_own_entry), or in one, which the template refuses, or the caller is
+    /// [the server alone](Caller::is_server_alone), which finds what it has recorded. Operations on the object go through
     /// [`Layer::admit`] as always; a layer that hides objects, or refuses to look up some of them, refuses their handles too,
     /// as by [`LayerVnode::check_lookup`]. Default: permits everything.
     ///
     /// # Errors
     /// The error that the caller is to see; `ENOENT` for an object that is hidden, and `EOPNOTSUPP` for one whose name is
-    /// not known, become `ESTALE`. `EOPNOTSUPP` does not keep the server itself from the object.
+    /// not known, become `ESTALE`.
     fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
         Ok(())
     }
