@@ -63,7 +63,7 @@ pub(crate) fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
     let mut entries = mount_table::read();
     entries.retain(|entry| entry.mount_point == mount_point);
-    let directories = directories_of_owner(&entries);
+    let directories = directories_of_owner(entries.last());
     let is_wanted = |report: &MountReport| report.mount_point == wanted;
     // If it is the only mount there, its answer suffices and hanging servers are not waited for.
     let mounts = query_directories(directories, &|report| entries.len() < 2 && is_wanted(report));
@@ -74,17 +74,16 @@ pub(crate) fn find(mount_point: &Path) -> Option<Mount> {
 /// accept any.
 pub(crate) fn has_silent_server(mount_point: &Path) -> bool {
     const PATIENCE: Duration = Duration::from_millis(500);
-    let mut entries = mount_table::read();
-    entries.retain(|entry| entry.mount_point == mount_point);
-    directories_of_owner(&entries).iter().any(|directory| {
-        let queries = sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name));
-        queries.count() > query_directory(directory, Instant::now() + PATIENCE, &|_| false).len()
+    directories_of_owner(mount_table::find_at(mount_point).as_ref()).iter().any(|directory| {
+        let pending = queries(directory);
+        let asked = pending.len();
+        asked > answers(pending, Instant::now() + PATIENCE, &|_| false).len()
     })
 }
 
-/// Returns the runtime directories of the user who owns the topmost of these mounts according to the kernel.
-fn directories_of_owner(entries: &[mount_table::MountEntry]) -> Vec<RuntimeDirectory> {
-    let user = entries.last().and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
+/// Returns the runtime directories of the user who owns a mount according to the kernel; by default, those of the caller.
+fn directories_of_owner(entry: Option<&mount_table::MountEntry>) -> Vec<RuntimeDirectory> {
+    let user = entry.and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
     let mut directories = runtime_directory::all();
     directories.retain(|directory| directory.owner() == user);
     directories
@@ -127,8 +126,16 @@ fn query_directory(
     deadline: Instant,
     is_enough: &dyn Fn(&MountReport) -> bool,
 ) -> Vec<Mount> {
-    let mut pending: Vec<PendingQuery> =
-        sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name)).collect();
+    answers(queries(directory), deadline, is_enough)
+}
+
+/// Queries all servers with a socket in the directory.
+fn queries(directory: &RuntimeDirectory) -> Vec<PendingQuery> {
+    sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name)).collect()
+}
+
+/// Returns the mounts whose servers answer by the deadline, at least until one satisfies `is_enough`.
+fn answers(mut pending: Vec<PendingQuery>, deadline: Instant, is_enough: &dyn Fn(&MountReport) -> bool) -> Vec<Mount> {
     let mut mounts: Vec<Mount> = Vec::new();
     while !pending.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
         let remaining = deadline.saturating_duration_since(Instant::now());
