@@ -9,7 +9,7 @@ use vnode::{Claim, Control, ControlError, KeptAccessTimes};
 use super::branch::branches::{BranchBase, BranchSlot, open_branch};
 use super::branch::claim;
 use super::change::Groups;
-use super::control_arguments::{ControlArguments, cannot_be_used, missing_argument, refused};
+use super::control_arguments::{ArgumentValues, cannot_be_used, missing_argument, refused};
 use super::control_specifications::CONTROLS;
 use super::state::Union;
 use crate::{BranchMode, ControlSpecification};
@@ -20,7 +20,7 @@ impl Union {
     /// Executes a control command.
     pub(crate) fn control(self: &Arc<Self>, control: &Control) -> CommandResult {
         ControlSpecification::check(CONTROLS, control)?;
-        let arguments = ControlArguments(control);
+        let arguments = ArgumentValues(control);
         if let Some(answer) = self.view_command(&arguments) {
             return answer;
         }

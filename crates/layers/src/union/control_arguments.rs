@@ -5,10 +5,10 @@ use vnode::{Control, ControlError};
 use super::branch::branches::{UnusableBranch, UnusableReason};
 use crate::{BranchMode, Refusal};
 
-/// Arguments of a command.
-pub(crate) struct ControlArguments<'a>(pub(crate) &'a Control);
+/// Values of the arguments of a command.
+pub(crate) struct ArgumentValues<'a>(pub(crate) &'a Control);
 
-impl ControlArguments<'_> {
+impl ArgumentValues<'_> {
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.arguments.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }

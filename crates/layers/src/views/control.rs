@@ -10,7 +10,7 @@ use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
 use crate::union::branch::register::{BranchLocation, BranchRegister};
 use crate::union::change::with_shared;
-use crate::union::control_arguments::{ControlArguments, cannot_be_used, refused};
+use crate::union::control_arguments::{ArgumentValues, cannot_be_used, refused};
 use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
 use crate::union::state::{View, ViewState};
@@ -27,7 +27,7 @@ pub(crate) struct ViewDefinition {
 
 impl Union {
     /// Executes a command on views; `None` if it is not one.
-    pub(crate) fn view_command(self: &Arc<Self>, arguments: &ControlArguments<'_>) -> Option<CommandResult> {
+    pub(crate) fn view_command(self: &Arc<Self>, arguments: &ArgumentValues<'_>) -> Option<CommandResult> {
         let answer = match arguments.0.command.as_str() {
             "views" => Ok(self.list_views()),
             "view-add" => self.add_view_of(arguments),
@@ -44,7 +44,7 @@ impl Union {
         views.iter().map(line).collect()
     }
 
-    fn add_view_of(self: &Arc<Self>, arguments: &ControlArguments<'_>) -> CommandResult {
+    fn add_view_of(self: &Arc<Self>, arguments: &ArgumentValues<'_>) -> CommandResult {
         let given: Vec<(&str, &str)> =
             RULE_SUBJECTS.iter().filter_map(|subject| Some((*subject, arguments.get(subject)?))).collect();
         let [(subject, value)] = given[..] else {

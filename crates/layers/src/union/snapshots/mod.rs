@@ -19,7 +19,7 @@ use super::branch::lease::command_errno;
 use super::branch::only_described::is_only_described;
 use super::branch::register::BranchRegister;
 use super::change::Groups;
-use super::control_arguments::{ControlArguments, refused};
+use super::control_arguments::{ArgumentValues, refused};
 use super::copy_up::copy_attributes;
 use super::settings::NAME;
 use super::state::{NodeLocation, Union};
@@ -37,7 +37,7 @@ type CommandOutcome = std::result::Result<(), ControlError>;
 impl Union {
     /// Executes a snapshot command.
     pub(crate) fn snapshot_command(self: &Arc<Self>, control: &Control) -> CommandResult {
-        let arguments = ControlArguments(control);
+        let arguments = ArgumentValues(control);
         if control.command.starts_with("snapshot-") {
             // An interrupted merge is finished before anything builds on it.
             self.finish_merges()?;

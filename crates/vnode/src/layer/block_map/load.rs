@@ -410,7 +410,7 @@ fn search<T>(source: &Source<'_>, find: impl Fn(u64, &[u8]) -> Result<Option<Ste
 }
 
 /// Searches downwards from a position. Stops where the end of what is searched is reached, or what is missing is beyond it, with
-/// the highest position that a record says to be on stable storage in `stable`.
+/// the highest position that a record states to be the last that was reported as synchronized in `stable`.
 fn search_from<T>(
     source: &Source<'_>,
     position: u64,
