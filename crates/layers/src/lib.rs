@@ -40,8 +40,7 @@ mod globs;
 #[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]
 mod ioctl;
 mod kind;
-#[cfg(feature = "union")]
-mod printable;
+pub mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
 #[cfg(any(feature = "audit", feature = "map"))]

@@ -20,6 +20,7 @@ pub use build::{
 pub use explain::explain;
 #[cfg(feature = "commands")]
 pub use layers::command;
+pub use layers::printable;
 pub use layers::union::only_described;
 pub use layers::{BRANCHES_COMMAND, Branch as OpenBranch, ControlFailure, ControlSpecification, Kind};
 pub use registry::Registry;

@@ -30,6 +30,7 @@ use crate::front_end::MountPoint;
 use crate::mount_table;
 pub(crate) use crate::output::{notify, print, report};
 use progress::ProgressLine;
+use stack::printable::printable;
 
 /// Returns the running mount on this path.
 fn find_running(path: &Path) -> Outcome<Mount> {
@@ -43,11 +44,6 @@ fn send_command(mount: &Mount, command: Control) -> Outcome<String> {
     let line = ProgressLine::new(&name.replace('-', " "));
     let request = Request::Control { target, name, arguments, follows: true };
     mount.text_with_progress(&request, &mut |objects| line.show(objects))
-}
-
-/// Replaces control characters: names come from others, and must not be able to control the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
 /// Returns whether a mount of any user is on this mount point.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::escaped;
+
 /// Reason why a command ended. The numbers are stable: a code is never reused for another reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -62,7 +64,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// Returns a failure without an excerpt.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Failure { exit, message: one_line(&message.to_string()), excerpt: None }
+        Failure { exit, message: escaped(&message.to_string()), excerpt: None }
     }
 
     /// Returns a failure that was already reported where it happened.
@@ -106,18 +108,6 @@ impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         Failure::new(Exit::Usage, error)
     }
-}
-
-/// Replaces line breaks, so that messages stay on one line even where they quote a name that contains one.
-fn one_line(message: &str) -> String {
-    let mut line = String::new();
-    for character in message.chars() {
-        match character {
-            _ if character.is_control() => line.extend(character.escape_default()),
-            _ => line.push(character),
-        }
-    }
-    line
 }
 
 fn indented(excerpt: &str) -> String {

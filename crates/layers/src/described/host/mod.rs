@@ -22,6 +22,7 @@ use super::collected_names::CollectedNames;
 use super::layer::FistLayer;
 use super::module::{LoadedModule, OperationRules};
 use super::trace;
+use crate::printable::escaped;
 
 /// Number of rule runs of an operation after which the clock is checked before each further one, since each by itself
 /// may be too short for the clock to be checked.
@@ -367,7 +368,7 @@ impl Host for RuleContext<'_> {
 
     fn print(&mut self, message: &[u8]) {
         let message = String::from_utf8_lossy(message);
-        tracing::warn!(target: "fist", "{}: {}", self.module.kind, printable(message.trim_end_matches('\n')));
+        tracing::warn!(target: "fist", "{}: {}", self.module.kind, escaped(message.trim_end_matches('\n')));
     }
 
     fn lookup(
@@ -501,25 +502,5 @@ impl RuleContext<'_> {
             Ok(()) => 0,
             Err(error) => -self.map_lower_error(error),
         }
-    }
-}
-
-/// Escapes the control characters of a message, so that names that users choose do not begin lines of the log.
-fn printable(message: &str) -> String {
-    let mut printed = String::with_capacity(message.len());
-    for letter in message.chars() {
-        match letter.is_control() {
-            true => printed.extend(letter.escape_default()),
-            false => printed.push(letter),
-        }
-    }
-    printed
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn messages_are_one_line_without_control_characters() {
-        assert_eq!(super::printable("to file a\nsnoopfs \u{1b}[2Jé"), "to file a\\nsnoopfs \\u{1b}[2Jé");
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use clap::Args;
 
 use crate::command::{CommandHost, Exit, Failure, MountAnswers, Outcome, Print};
+use crate::printable::escaped;
 use crate::union::check::{CheckError, CheckOptions, Finding, check};
 use crate::union::settings::NAME;
 use crate::{Branch, BranchMode, Refusal};
@@ -121,13 +122,7 @@ fn check_not_mounted(branches: &[Branch], host: &dyn CommandHost) -> Outcome {
 
 /// Returns the line for one finding. Names come from others, and must not be able to control the terminal.
 fn format_finding(finding: &Finding) -> String {
-    let mut location = String::new();
-    for character in format!("{}: {}", finding.branch, String::from_utf8_lossy(&finding.path)).chars() {
-        match character {
-            _ if character.is_control() => location.extend(character.escape_default()),
-            _ => location.push(character),
-        }
-    }
+    let location = escaped(&format!("{}: {}", finding.branch, String::from_utf8_lossy(&finding.path)));
     let (problem, remedy) = (&finding.problem, finding.problem.remedy());
     let outcome = match finding.repair {
         _ if !problem.can_be_repaired() => format!("no repair, but {remedy}"),
