@@ -12,7 +12,7 @@ use bases::dir::{DirectoryFileSystem, Options};
 use common::{contents, list, numbered, user, walk};
 use plyfs_layers::union::{CheckError, CheckOptions, Problem, check};
 use plyfs_layers::{Branch, BranchMode, OptionProblem, Refusal};
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{CWD, FileType, XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
 use vnode::{Caller, Control, Entry, FileSystemRef, SetAttributes};
 
@@ -242,7 +242,7 @@ fn self_referencing_redirect_makes_no_cycle() {
 #[test]
 fn foreign_state_directory_is_refused() {
     type MakeMarks = fn(&Path);
-    let wrong: [(&str, MakeMarks); 6] = [
+    let wrong: [(&str, MakeMarks); 12] = [
         ("of another user", |state| {
             fs::create_dir(state).unwrap();
             chown(state, Some(7), Some(7)).unwrap();
@@ -259,6 +259,33 @@ fn foreign_state_directory_is_refused() {
         ("a symlink", |state| symlink("/tmp", state).unwrap()),
         ("a FIFO", |state| {
             rustix::fs::mknodat(rustix::fs::CWD, state, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        }),
+        // A directory of the server's that somebody has moved there.
+        ("with another user's work", |state| {
+            fs::create_dir_all(state.join("work")).unwrap();
+            chown(state.join("work"), Some(7), Some(7)).unwrap();
+        }),
+        ("with layers for all", |state| {
+            fs::create_dir_all(state.join("layers")).unwrap();
+            fs::set_permissions(state.join("layers"), fs::Permissions::from_mode(0o1777)).unwrap();
+        }),
+        ("with a file for links", |state| {
+            fs::create_dir(state).unwrap();
+            fs::write(state.join("links"), "").unwrap();
+        }),
+        ("with another user's register", |state| {
+            fs::create_dir(state).unwrap();
+            fs::write(state.join("branches"), "").unwrap();
+            chown(state.join("branches"), Some(7), Some(7)).unwrap();
+        }),
+        ("with a history for a group", |state| {
+            fs::create_dir(state).unwrap();
+            fs::write(state.join("history"), "").unwrap();
+            fs::set_permissions(state.join("history"), fs::Permissions::from_mode(0o660)).unwrap();
+        }),
+        ("with a symlink for a lock", |state| {
+            fs::create_dir(state).unwrap();
+            symlink("/tmp/lock", state.join("lock")).unwrap();
         }),
     ];
     for (what, make) in wrong {
@@ -280,15 +307,43 @@ fn foreign_state_directory_is_refused() {
 
 #[test]
 fn foreign_state_directory_is_refused_at_run_time() {
-    let Some(scene) = Scene::new() else { return };
-    let union = scene.join();
-    let state = scene.path("left/.wh..wh.plyfs");
-    fs::create_dir(&state).unwrap();
-    chown(&state, Some(7), Some(7)).unwrap();
-    let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
-    let changed = at(&union, "private/secret").vnode.setattr(&Caller::server(), &change);
-    assert_eq!(changed.err(), Some(vnode::Errno::EPERM));
-    assert_eq!(fs::read_dir(state).unwrap().count(), 0);
+    for foreign in [".wh..wh.plyfs", ".wh..wh.plyfs/work"] {
+        let Some(scene) = Scene::new() else { return };
+        let union = scene.join();
+        let foreign = scene.path("left").join(foreign);
+        fs::create_dir_all(&foreign).unwrap();
+        chown(&foreign, Some(7), Some(7)).unwrap();
+        let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+        let changed = at(&union, "private/secret").vnode.setattr(&Caller::server(), &change);
+        assert_eq!(changed.err(), Some(vnode::Errno::EPERM), "{foreign:?}");
+        assert_eq!(fs::read_dir(&foreign).unwrap().count(), 0, "{foreign:?}");
+    }
+}
+
+#[test]
+fn work_that_is_no_record_by_its_kind_is_left_over() {
+    type Make = fn(&Path);
+    let kinds: [(&str, Make); 3] = [
+        ("symlink", |path| symlink("/etc/passwd", path).unwrap()),
+        ("FIFO", |path| rustix::fs::mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap()),
+        ("directory", |path| fs::create_dir(path).unwrap()),
+    ];
+    for (kind, make) in kinds {
+        for name in ["record.7", "kept.7", "record.x", "copy.3", "name.2.5", "times.1.2.3"] {
+            let Some(scene) = Scene::new() else { return };
+            let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+            at(&scene.join(), "private/secret").vnode.setattr(&Caller::server(), &change).unwrap();
+            let entry = scene.path("left/.wh..wh.plyfs/work").join(name);
+            make(&entry);
+            let problems = scene.problems().unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
+            assert_eq!(problems.len(), 1, "{kind} {name}: {problems:?}");
+            scene.join();
+            let change = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
+            at(&scene.join(), "private/secret").vnode.setattr(&Caller::server(), &change).unwrap();
+            // A later version may know what its name says.
+            assert_eq!(fs::symlink_metadata(&entry).is_ok(), name == "record.x", "{kind} {name}");
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use vnode::{Caller, Creation, InodeNumber, Name, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Creation, FileKind, InodeNumber, Name, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::objects::keeping_times;
 use super::state_directory::LATER_VERSION;
@@ -53,7 +53,7 @@ pub(crate) fn write_record(work: &VnodeRef, name: Name<'_>, locations: &[FileLoc
 /// Errors from putting them back, and [`LATER_VERSION`] for a record of a later version: the record and the files stay.
 pub(crate) fn restore_interrupted(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
     let entry = work.lookup(&Caller::server(), record)?;
-    if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
+    if entry.attributes.kind != FileKind::Regular || entry.attributes.size > MAX_RECORD_BYTES {
         return Ok(());
     }
     let text = String::from_utf8(objects::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default();

@@ -119,8 +119,8 @@ pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     }
     let server = Caller::server();
     let state = state_directory::state_of(root)?.ok_or(Errno::ENOENT)?;
-    let layers = state.lookup(&server, state_directory::own_name(state_directory::LAYERS))?.vnode;
-    Ok(layers.lookup(&server, layer_name(layer).as_name())?.vnode)
+    let layers = state_directory::find_own(&state, state_directory::LAYERS)?.ok_or(Errno::ENOENT)?;
+    Ok(layers.vnode.lookup(&server, layer_name(layer).as_name())?.vnode)
 }
 
 /// Prefix of the paths of a layer's objects in the file system of its branch.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vnode::{Caller, Cookie, Entry, Errno, Name, Result, VnodeRef};
+use vnode::{Caller, Cookie, Entry, Name, Result, VnodeRef};
 
 use super::entry_purpose::EntryPurpose;
 use super::identity::Identity;
@@ -53,11 +53,8 @@ fn remove_link_entry(state: &VnodeRef, copy: &Entry) -> Result<()> {
     if copy.attributes.is_directory() || copy.attributes.nlink < 2 {
         return Ok(());
     }
-    let links = match state.lookup(&server, state_directory::own_name(state_directory::LINKS)) {
-        Ok(entry) => entry.vnode,
-        Err(Errno::ENOENT) => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let Some(links) = state_directory::find_own(state, state_directory::LINKS)? else { return Ok(()) };
+    let links = links.vnode;
     let mut found = Vec::new();
     links.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
         if entry.ino == copy.attributes.ino {

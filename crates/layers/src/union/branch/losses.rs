@@ -6,7 +6,7 @@
 //!
 //! A crash may cut off the last line. It is then ended so that it cannot be read as a shorter path, and the next one follows it.
 
-use vnode::{Caller, Creation, Entry, OpenFlags, Result, VnodeRef, read_fully};
+use vnode::{Caller, Entry, OpenFlags, Result, VnodeRef, read_fully};
 
 use super::encoding;
 use super::objects;
@@ -123,8 +123,7 @@ impl Losses {
 /// Storage errors; [`LATER_VERSION`] if the record has a form of later versions: it stays as it is.
 pub(crate) fn record(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
     let server = Caller::server();
-    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-    let created = state.create(&server, state_directory::own_name(state_directory::LOSSES), &creation)?;
+    let created = state_directory::create_own(state, state_directory::LOSSES, OpenFlags::READ_WRITE)?;
     let (line, size) = (line(path, losses), created.file.getattr(&server)?.size);
     let mut first = [0; HEADER.len() + 1];
     let length = read_fully(&*created.file, &server, 0, &mut first)?;
@@ -175,7 +174,7 @@ pub(crate) fn remove_unreadable(state: &VnodeRef) -> Result<()> {
 /// # Errors
 /// Storage errors, and [`LATER_VERSION`].
 pub(crate) fn recorded(state: &VnodeRef) -> Result<LossesRecord> {
-    let file = objects::find(state, state_directory::own_name(state_directory::LOSSES))?;
+    let file = state_directory::find_own(state, state_directory::LOSSES)?;
     file.map_or(Ok(LossesRecord::default()), |file| Ok(parse(&read_text(&file)?)))
 }
 

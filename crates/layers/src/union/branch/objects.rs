@@ -18,6 +18,12 @@ pub(crate) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>
     }
 }
 
+/// Returns whether an error is what a file system that somebody else has mounted in a branch, or whose server has ended, answers
+/// for everything in it.
+pub(crate) fn is_unavailable(error: Errno) -> bool {
+    matches!(error, Errno::EACCES | Errno::ENOTCONN)
+}
+
 /// All entries of a directory.
 pub(crate) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileKind>)>> {
     let server = Caller::server();

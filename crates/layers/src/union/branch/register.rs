@@ -94,9 +94,7 @@ impl BranchRegister {
     /// versions, [`NOT_TEXT`].
     pub(crate) fn of(root: &VnodeRef) -> Result<Option<Self>> {
         let Some(state) = state_directory::state_of(root)? else { return Ok(None) };
-        let Some(file) = objects::find(&state, state_directory::own_name(state_directory::REGISTER))? else {
-            return Ok(None);
-        };
+        let Some(file) = state_directory::find_own(&state, state_directory::REGISTER)? else { return Ok(None) };
         let text = String::from_utf8(objects::read_all(&file, MAX_REGISTER_BYTES)?).map_err(|_| NOT_TEXT)?;
         Self::parse(&text)
     }

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use vnode::{Caller, Creation, Errno, Handle, InodeNumber, Name, NameBuf, OpenFlags, Result, VnodeRef};
+use vnode::{Caller, Creation, Errno, FileKind, Handle, InodeNumber, Name, NameBuf, OpenFlags, Result, VnodeRef};
 
 use super::branches::BranchMember;
 use super::encoding;
@@ -212,7 +212,7 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
 
 fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
     let entry = work.lookup(&Caller::server(), name)?;
-    if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
+    if entry.attributes.kind != FileKind::Regular || entry.attributes.size > MAX_RECORD_BYTES {
         return Ok(String::new());
     }
     Ok(String::from_utf8(objects::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default())

@@ -2,9 +2,11 @@
 //!
 //! Only the server can write to it, or nothing in it is trusted.
 
-use vnode::{Caller, Creation, Errno, Name, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef};
+use vnode::{
+    Caller, Created, Creation, Entry, Errno, FileKind, Name, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+};
 
-use super::objects::{find, read_all, write_all};
+use super::objects::{entries, find, read_all, write_all};
 use super::trust;
 use super::verified::VerifiedOperations;
 use super::whiteout::STATE_DIRECTORY;
@@ -39,6 +41,20 @@ pub(crate) const LOSSES: &[u8] = b"losses";
 /// Temporary name of a state file until it is complete.
 pub(crate) const TEMPORARY: &[u8] = b"part";
 
+/// Entries of the state directory that are directories.
+const DIRECTORIES: [&[u8]; 4] = [WORK, LINKS, LAYERS, MERGE_TRANSIT];
+/// Those that are files.
+const FILES: [&[u8]; 8] = [LOCK, REGISTER, COPIED_DIRECTORIES, METACOPIES, HISTORY, COMMIT, LOSSES, TEMPORARY];
+
+/// Returns the kind of the entry of a state directory with this name; `None` if it has none.
+pub(crate) fn kind_of(name: &[u8]) -> Option<FileKind> {
+    match name {
+        _ if DIRECTORIES.contains(&name) => Some(FileKind::Directory),
+        _ if FILES.contains(&name) => Some(FileKind::Regular),
+        _ => None,
+    }
+}
+
 /// The state directory of the branch with this root, if it has one.
 ///
 /// # Errors
@@ -50,28 +66,52 @@ pub(crate) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
     }
 }
 
-/// Returns whether the state directory is absent or trusted.
+/// Returns whether the state directory is absent or trusted, with all that unions read in it.
 pub(crate) fn has_trusted_state(root: &VnodeRef) -> Result<bool> {
-    match state_of(root) {
+    let check = || {
+        let Some(state) = state_of(root)? else { return Ok(()) };
+        let names = entries(&state)?;
+        let used =
+            DIRECTORIES.iter().chain(&FILES).filter(|used| names.iter().any(|(name, _)| name.as_bytes() == **used));
+        used.copied().try_for_each(|name| find_own(&state, name).map(drop))
+    };
+    match check() {
         Err(Errno::EPERM) => Ok(false),
-        found => found.map(|_| true),
+        checked => checked.map(|()| true),
     }
 }
 
-/// Creates the state directory, or finds one that only the server can have written to.
+/// The entry of the state directory with this name, if there is one.
+///
+/// # Errors
+/// `EPERM` if others than the server can have written to it: a directory of root's is no state directory by its name, if it is
+/// moved there.
+pub(crate) fn find_own(state: &VnodeRef, name: &'static [u8]) -> Result<Option<Entry>> {
+    let Some(entry) = find(state, own_name(name))? else { return Ok(None) };
+    check_own(name, &entry)?;
+    Ok(Some(entry))
+}
+
+/// Opens a file of the state directory, which is created if it does not exist.
+///
+/// # Errors
+/// `EPERM` as for [`find_own`].
+pub(crate) fn create_own(state: &VnodeRef, name: &'static [u8], flags: OpenFlags) -> Result<Created> {
+    let created = state.create(&Caller::server(), own_name(name), &Creation { mode: 0o600, flags })?;
+    check_own(name, &created.entry)?;
+    Ok(created)
+}
+
+fn check_own(name: &[u8], entry: &Entry) -> Result<()> {
+    let is_own = kind_of(name) == Some(entry.attributes.kind) && trust::only_server_writes(&entry.attributes);
+    if is_own { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Creates or finds a directory that only the server can have written to: the state directory, or one in it.
 ///
 /// # Errors
 /// `EPERM` as for [`state_of`].
 pub(crate) fn make_private_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
-    match make_state_directory(parent, bytes) {
-        // Another union has just created it, or somebody else has.
-        Ok(found) if !trust::is_private(&found.getattr(&Caller::server())?) => Err(Errno::EPERM),
-        made => made,
-    }
-}
-
-/// Creates or finds a directory that only the server uses.
-pub(crate) fn make_state_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
     let server = Caller::server();
     match parent.mkdir(&server, own_name(bytes), 0o700) {
         Ok(entry) => {
@@ -82,7 +122,11 @@ pub(crate) fn make_state_directory(parent: &VnodeRef, bytes: &'static [u8]) -> R
             entry.vnode.setattr(&server, &SetAttributes { mode: Some(0o700), ..SetAttributes::default() })?;
             Ok(entry.vnode)
         }
-        Err(Errno::EEXIST) => Ok(parent.lookup(&server, own_name(bytes))?.vnode),
+        // Another union has just created it, or somebody else has.
+        Err(Errno::EEXIST) => match parent.lookup(&server, own_name(bytes))? {
+            found if trust::is_private(&found.attributes) => Ok(found.vnode),
+            _ => Err(Errno::EPERM),
+        },
         Err(error) => Err(error),
     }
 }
@@ -90,8 +134,7 @@ pub(crate) fn make_state_directory(parent: &VnodeRef, bytes: &'static [u8]) -> R
 /// Writes a state file completely or not at all.
 pub(crate) fn write_state_file(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let creation = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
-    let made = state.create(&server, own_name(TEMPORARY), &creation)?;
+    let made = create_own(state, TEMPORARY, OpenFlags::WRITE.with(OpenFlags::TRUNCATE))?;
     let written = write_all(&*made.file, 0, text).and_then(|()| made.file.fsync(&server, false));
     if written.is_err() {
         let _ = state.unlink_verified(&server, own_name(TEMPORARY));
@@ -102,11 +145,7 @@ pub(crate) fn write_state_file(state: &VnodeRef, file: &'static [u8], text: &[u8
 
 /// The text of a state file, if the file exists.
 pub(crate) fn read_state_file(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
-    let server = Caller::server();
-    let found = match state.lookup(&server, own_name(file)) {
-        Err(Errno::ENOENT) => return Ok(None),
-        found => found?,
-    };
+    let Some(found) = find_own(state, file)? else { return Ok(None) };
     String::from_utf8(read_all(&found, bytes_max)?).map(Some).map_err(|_| Errno::EIO)
 }
 

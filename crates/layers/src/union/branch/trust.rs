@@ -91,13 +91,18 @@ impl TrustedAttribute {
 /// Returns whether nobody but the server, or the superuser, can have created something in a directory with these attributes, or
 /// have moved something there.
 pub(crate) fn is_private(directory: &Attributes) -> bool {
+    directory.is_directory() && only_server_writes(directory)
+}
+
+/// Returns whether nobody but the server, or the superuser, can have written to an object with these attributes.
+pub(crate) fn only_server_writes(object: &Attributes) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     let is_owned = match server_identity() {
-        ServerIdentity::Superuser => directory.uid == 0,
-        ServerIdentity::User(uid) => directory.uid == uid || directory.uid == 0,
-        ServerIdentity::InNamespace => directory.uid == 0,
+        ServerIdentity::Superuser => object.uid == 0,
+        ServerIdentity::User(uid) => object.uid == uid || object.uid == 0,
+        ServerIdentity::InNamespace => object.uid == 0,
     };
-    directory.is_directory() && is_owned && directory.mode & OTHERS_WRITE == 0
+    is_owned && object.mode & OTHERS_WRITE == 0
 }
 
 /// Returns whether only the server can have set the attributes of an object that it trusts.

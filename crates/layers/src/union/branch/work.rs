@@ -68,7 +68,7 @@ impl WrittenState {
         let state = state_directory::state_of(root)?;
         BranchRegister::of(root)?;
         let has = |mark| match &state {
-            Some(state) => objects::find(state, state_directory::own_name(mark)),
+            Some(state) => state_directory::find_own(state, mark),
             None => Ok(None),
         };
         let (copied, metacopies) = (has(state_directory::COPIED_DIRECTORIES)?, has(state_directory::METACOPIES)?);
@@ -101,6 +101,9 @@ impl WorkDirectory {
     ///
     /// [`LATER_VERSION`]: super::state_directory::LATER_VERSION
     pub(crate) fn new(root: &VnodeRef) -> Result<Self> {
+        if !state_directory::has_trusted_state(root)? {
+            return Err(Errno::EPERM);
+        }
         let written = WrittenState::of(root)?;
         Ok(Self {
             root: root.clone(),
@@ -142,12 +145,7 @@ impl WorkDirectory {
         if self.has_copied_directories() {
             return Ok(());
         }
-        let creation = Creation { mode: 0o600, flags: OpenFlags::READ };
-        self.state()?.create(
-            &Caller::server(),
-            state_directory::own_name(state_directory::COPIED_DIRECTORIES),
-            &creation,
-        )?;
+        state_directory::create_own(&self.state()?, state_directory::COPIED_DIRECTORIES, OpenFlags::READ)?;
         self.has_copied_directories.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -230,7 +228,7 @@ impl WorkDirectory {
             None => state_directory::make_private_directory(&self.root, STATE_DIRECTORY)?,
         };
         let lock = take_lock(&state)?;
-        let directory = state_directory::make_state_directory(&state, state_directory::WORK)?;
+        let directory = state_directory::make_private_directory(&state, state_directory::WORK)?;
         // A later version may have written there since this was made.
         BranchRegister::of(&self.root)?;
         leftovers::undo_leftovers(&self.root, &state, &directory)?;
@@ -288,7 +286,7 @@ impl WorkDirectory {
 
     /// A directory in the state directory, created if necessary.
     pub(crate) fn state_directory(&self, name: &'static [u8]) -> Result<VnodeRef> {
-        state_directory::make_state_directory(&self.state()?, name)
+        state_directory::make_private_directory(&self.state()?, name)
     }
 
     /// Writes a state file durably, completely or not at all.
@@ -297,9 +295,7 @@ impl WorkDirectory {
     /// Storage errors; the file is unchanged then.
     pub(crate) fn write_state(&self, file: &'static [u8], text: &[u8]) -> Result<()> {
         let state = self.state()?;
-        let before = objects::find(&state, state_directory::own_name(file))?
-            .map(|entry| read_all(&entry, u64::MAX))
-            .transpose()?;
+        let before = state_directory::find_own(&state, file)?.map(|entry| read_all(&entry, u64::MAX)).transpose()?;
         state_directory::write_state_file(&state, file, text)?;
         let synchronized = sync_directory(&state);
         if synchronized.is_err() {
@@ -328,7 +324,7 @@ impl WorkDirectory {
         }
         self.retry_undo()?;
         let Some(state) = state_directory::state_of(&self.root)? else { return Ok(None) };
-        Ok(objects::find(&state, state_directory::own_name(state_directory::LINKS))?.map(|links| links.vnode))
+        Ok(state_directory::find_own(&state, state_directory::LINKS)?.map(|links| links.vnode))
     }
 
     /// A name that is unused in the work directory.
@@ -454,8 +450,7 @@ impl WorkDirectory {
 /// Locks the state directory for the lifetime of the result.
 fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     let server = Caller::server();
-    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-    let file = state.create(&server, state_directory::own_name(state_directory::LOCK), &creation)?.file;
+    let file = state_directory::create_own(state, state_directory::LOCK, OpenFlags::READ_WRITE)?.file;
     let whole = Lock { family: LockFamily::Flock, kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
     match file.lock(&server, &LockOwner::Number(0), &whole) {
         Ok(()) => Ok(Some(file)),

@@ -19,9 +19,8 @@ impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
     pub(crate) fn check_work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
-        let part = state.lookup(&Caller::server(), state_directory::own_name(state_directory::TEMPORARY)).is_ok();
-        let directory =
-            existing_directory(state.lookup(&Caller::server(), state_directory::own_name(state_directory::WORK)))?;
+        let part = state_directory::find_own(&state, state_directory::TEMPORARY)?.is_some();
+        let directory = state_directory::find_own(&state, state_directory::WORK)?.map(|work| work.vnode);
         let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
         if self.options.repair && !self.is_frozen() {
             self.union.recover_in(self.member)?;
@@ -69,21 +68,7 @@ impl BranchCheck<'_> {
         for (name, _) in objects::entries(&state)? {
             let remove = || objects::remove_tree(&state, name.as_name());
             let entry = state.lookup(&Caller::server(), name.as_name())?;
-            let known = match name.as_bytes() {
-                state_directory::WORK
-                | state_directory::LINKS
-                | state_directory::LAYERS
-                | state_directory::MERGE_TRANSIT => entry.attributes.is_directory(),
-                state_directory::LOCK
-                | state_directory::REGISTER
-                | state_directory::HISTORY
-                | state_directory::TEMPORARY
-                | state_directory::COPIED_DIRECTORIES
-                | state_directory::METACOPIES
-                | state_directory::LOSSES
-                | state_directory::COMMIT => !entry.attributes.is_directory(),
-                _ => false,
-            };
+            let known = state_directory::kind_of(name.as_bytes()).is_some_and(|kind| kind == entry.attributes.kind);
             if !known {
                 self.report_problem(below(STATE_DIRECTORY, name.as_bytes()), Problem::Unknown, remove);
             } else if name.as_bytes() == state_directory::METACOPIES && self.options.idle && !self.has_metacopies {
@@ -206,13 +191,13 @@ impl BranchCheck<'_> {
     }
 
     fn state_directory(&self) -> Result<Option<VnodeRef>> {
-        existing_directory(self.member.root.lookup(&Caller::server(), state_directory::own_name(STATE_DIRECTORY)))
+        state_directory::state_of(&self.member.root)
     }
 
     /// A directory in the state directory, if the branch has it.
     fn own(&self, name: &'static [u8]) -> Result<Option<VnodeRef>> {
         let Some(state) = self.state_directory()? else { return Ok(None) };
-        existing_directory(state.lookup(&Caller::server(), state_directory::own_name(name)))
+        Ok(state_directory::find_own(&state, name)?.map(|directory| directory.vnode))
     }
 }
 
@@ -246,13 +231,4 @@ fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
         found.push((name, if is_begun { Problem::UnfinishedRename } else { Problem::LeftOver }));
     }
     Ok(found)
-}
-
-/// The directory, if the look-up found it.
-fn existing_directory(entry: Result<Entry>) -> Result<Option<VnodeRef>> {
-    match entry {
-        Ok(entry) => Ok(entry.attributes.is_directory().then_some(entry.vnode)),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

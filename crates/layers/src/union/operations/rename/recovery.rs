@@ -3,7 +3,7 @@
 use vnode::{Caller, Result};
 
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::objects::sync_directory;
+use crate::union::branch::objects::{self, sync_directory};
 use crate::union::branch::rename_records::{RecordContent, RecordedObject, RenameRecord, records};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
@@ -25,7 +25,7 @@ impl Union {
                 }
             };
             if is_done {
-                work.unlink_verified(&Caller::server(), name.as_name())?;
+                objects::remove_tree(&work, name.as_name())?;
             }
         }
         Ok(())
