@@ -942,3 +942,22 @@ fn files_whose_lists_name_others_can_be_changed_in_a_users_fork() {
     assert!(!left.contains("4321") && left.matches("user:1234:r--").count() == 2, "{left}");
     assert!(!scene.at("g").exists() && fs::read_dir(scene.kept()).unwrap().next().is_none());
 }
+
+/// With a full standard output, the changes cannot be shown: they are discarded if that is requested, and otherwise kept, not
+/// committed.
+#[test]
+fn changes_that_cannot_be_shown_are_not_committed() {
+    if !can_mount() {
+        return;
+    }
+    for (how, is_kept) in [("--commit", true), ("--keep", true), ("--discard", false)] {
+        let scene = Scene::with(&["a"]);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let kept = scene.kept().display().to_string();
+        let words = ["--json", how, "--scratch", &kept, "--", "sh", "-c", "echo new > b"];
+        let result = finish(scene.command(&words).stdout(full).output());
+        assert!(result.code == 125 && result.errors.contains("No space left on device"), "{how}: {result:?}");
+        assert!(!scene.at("b").exists(), "{how}");
+        assert_eq!((scene.kept().exists(), result.errors.contains(&kept)), (is_kept, is_kept), "{how}: {result:?}");
+    }
+}

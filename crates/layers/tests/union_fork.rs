@@ -301,7 +301,11 @@ fn commit_with_stops(
             left.store(u64::MAX, Ordering::SeqCst);
             match committed {
                 Ok(_) => break,
-                Err(CommitError::Stopped { errno: Errno::EIO, .. }) => stops += 1,
+                Err(
+                    CommitError::Stopped { errno: Errno::EIO, .. } | CommitError::Records { errno: Errno::EIO, .. },
+                ) => {
+                    stops += 1;
+                }
                 Err(_) => panic!("MODEL_SEED={seed} MODEL_STEPS={steps}, stop {stops}: {committed:?}"),
             }
         }

@@ -124,6 +124,9 @@ impl<'a> Commit<'a> {
             let change = if errno == Errno::ESTALE { ForeignChange::Removed } else { ForeignChange::Changed };
             return CommitError::Conflicts { conflicts: vec![Conflict { path: visible_path(&path), change }], done };
         }
+        if self.journal.failure == Some(errno) {
+            return CommitError::Records { errno, done };
+        }
         CommitError::Stopped { path: visible_path(&path), errno, done }
     }
 

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, Errno, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
 
 use super::permissions::DirectoryPermissions;
 use crate::union::branch::encoding;
@@ -31,6 +31,8 @@ pub(crate) struct Journal {
     pub(crate) id: String,
     /// Whether an earlier commit was started and interrupted.
     pub(crate) is_resumed: bool,
+    /// The error of the last write that failed.
+    pub(crate) failure: Option<Errno>,
     copies: HashMap<(Handle, Timestamp), JournaledCopy>,
     made: HashMap<Handle, Timestamp>,
     moves: HashMap<Handle, Handle>,
@@ -56,9 +58,7 @@ impl Journal {
     /// # Errors
     /// Errors from reading it; [`LATER_VERSION`] if a line is unknown: what it says of a commit must not be ignored.
     pub(crate) fn open(work: &WorkDirectory) -> Result<Self> {
-        let server = Caller::server();
-        let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let created = work.state()?.create(&server, state_directory::own_name(state_directory::COMMIT), &creation)?;
+        let created = state_directory::create_own(&work.state()?, state_directory::COMMIT, OpenFlags::READ_WRITE)?;
         let text = objects::read_all(&created.entry, u64::MAX)?;
         // A partly written event did not happen.
         let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -67,6 +67,7 @@ impl Journal {
             end: end as u64,
             id: String::new(),
             is_resumed: false,
+            failure: None,
             copies: HashMap::new(),
             made: HashMap::new(),
             moves: HashMap::new(),
@@ -91,7 +92,7 @@ impl Journal {
     /// As [`Journal::open`].
     pub(crate) fn open_existing(root: &VnodeRef, work: &WorkDirectory) -> Result<Option<Self>> {
         let Some(state) = state_directory::state_of(root)? else { return Ok(None) };
-        let is_there = objects::find(&state, state_directory::own_name(state_directory::COMMIT))?.is_some();
+        let is_there = state_directory::find_own(&state, state_directory::COMMIT)?.is_some();
         if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
@@ -238,13 +239,13 @@ impl Journal {
     }
 
     /// Makes everything written so far durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.file.fsync(&Caller::server(), true)
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.file.fsync(&Caller::server(), true).inspect_err(|errno| self.failure = Some(*errno))
     }
 
     fn write(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
-        objects::write_all(&*self.file, self.end, line.as_bytes())?;
+        objects::write_all(&*self.file, self.end, line.as_bytes()).inspect_err(|errno| self.failure = Some(*errno))?;
         self.end += line.len() as u64;
         Ok(())
     }

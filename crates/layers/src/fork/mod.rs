@@ -21,6 +21,7 @@ use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::losses::Loss;
+use crate::union::branch::state_directory::LATER_VERSION;
 use crate::union::copy_up::copy_attributes;
 use crate::union::file_system::UnionFileSystem;
 use crate::union::settings::UnionSettings;
@@ -118,6 +119,13 @@ impl Fork {
         }
     }
 
+    /// Returns whether a commit was begun and not finished: some changes may be committed already.
+    pub fn has_begun_commit(&self) -> bool {
+        let upper = self.upper();
+        let journal = Journal::open_existing(&upper.root, &upper.work);
+        journal.is_ok_and(|journal| journal.is_some_and(|journal| journal.is_resumed))
+    }
+
     /// Directories that an interrupted commit has taken from their locations and not moved to those that they have in the fork,
     /// by path. As long as there are any, only a commit is safe: discarding the fork would leave them where nobody looks for
     /// them, and users of the fork would find them empty.
@@ -140,8 +148,10 @@ impl Fork {
         filled
             .and_then(|()| names::link_up_names(self.union(), &self.upper()))
             .map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
-        let journal = Journal::open(&self.upper().work);
-        let journal = journal.map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
+        let journal = Journal::open(&self.upper().work).map_err(|errno| match errno {
+            LATER_VERSION => CommitError::Stopped { path: Vec::new(), errno, done: 0 },
+            errno => CommitError::Records { errno, done: 0 },
+        })?;
         Ok(Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), journal, options))
     }
 

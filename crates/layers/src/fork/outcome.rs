@@ -63,6 +63,14 @@ pub enum CommitError {
         /// Number of committed changes.
         done: u64,
     },
+    /// What is to be recorded of the commit cannot be written beside the changes of the fork. The changes before are committed,
+    /// and are skipped next time.
+    Records {
+        /// The error.
+        errno: Errno,
+        /// Number of committed changes.
+        done: u64,
+    },
 }
 
 impl fmt::Display for ForeignChange {
@@ -83,6 +91,9 @@ impl fmt::Display for CommitError {
             Self::Stopped { path, errno, .. } => {
                 write!(formatter, "cannot commit /{}: {errno}", String::from_utf8_lossy(path))
             }
+            Self::Records { errno, .. } => {
+                write!(formatter, "cannot write the records of the commit into the scratch directory: {errno}")
+            }
         }
     }
 }
@@ -95,6 +106,14 @@ impl CommitError {
         match self {
             Self::Conflicts { conflicts, done } => Self::Conflicts { conflicts, done: before + done },
             Self::Stopped { path, errno, done } => Self::Stopped { path, errno, done: before + done },
+            Self::Records { errno, done } => Self::Records { errno, done: before + done },
+        }
+    }
+
+    /// Returns the number of changes that were committed before the error.
+    pub fn done(&self) -> u64 {
+        match self {
+            Self::Conflicts { done, .. } | Self::Stopped { done, .. } | Self::Records { done, .. } => *done,
         }
     }
 }

@@ -50,19 +50,23 @@ pub(crate) fn decide(
         let path = scratch.path().display();
         Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
     })?;
-    if arguments.json {
-        print(&format!("{}\n", fork::to_json(&differences)))?;
+    let shown = if arguments.json {
+        print(&format!("{}\n", fork::to_json(&differences)))
     } else {
         // Standard output belongs to the command.
         let _ = io::stderr().write_all(fork::format_differences(&differences).as_bytes());
-    }
+        Ok(())
+    };
     let decision = match (arguments.commit, arguments.discard, arguments.keep, obstacle) {
-        (true, _, _, None) => Decision::Commit,
+        (true, _, _, None) if shown.is_ok() => Decision::Commit,
+        (true, _, _, None) => Decision::Keep,
         (true, _, _, Some(obstacle)) => {
             obstacle.notify();
             Decision::Keep
         }
         (_, true, ..) => Decision::Discard,
+        // Whoever wants to see the changes has not seen them.
+        _ if shown.is_err() => Decision::Keep,
         (_, _, true, _) => Decision::Keep,
         (.., Some(CommitObstacle::InUse)) => {
             CommitObstacle::InUse.notify();
@@ -71,10 +75,21 @@ pub(crate) fn decide(
         _ if differences.is_empty() => Decision::Discard,
         _ => prompt(&scratch),
     };
+    apply(decision, arguments, fork, scratch, &differences).and(shown)
+}
+
+/// Applies the decision to the differences.
+fn apply(
+    decision: Decision,
+    arguments: &Run,
+    fork: &Fork,
+    scratch: ScratchDirectory,
+    differences: &[Difference],
+) -> Outcome {
     match decision {
         Decision::Commit => {
             if !arguments.force {
-                check_acls_survive(fork, &differences, &scratch)?;
+                check_acls_survive(fork, differences, &scratch)?;
             }
             commit(arguments, fork, &scratch)
         }
@@ -133,6 +148,7 @@ fn check_acls_survive(fork: &Fork, differences: &[Difference], scratch: &Scratch
 
 fn commit(arguments: &Run, fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
     let options = CommitOptions { since: scratch.start_time(), force: arguments.force };
+    let was_begun = fork.has_begun_commit();
     match progress::with_progress("run: committing", |_| fork.commit(&options)) {
         Ok(committed) => finish(arguments, &committed, scratch),
         Err(error) => {
@@ -142,16 +158,17 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
                 });
             }
             let path = scratch.path().display();
-            let (CommitError::Conflicts { done, .. } | CommitError::Stopped { done, .. }) = &error;
-            let so_far = match done {
-                0 => "nothing is committed".to_owned(),
-                done => format!("{done} changes are committed, the others are not"),
+            let so_far = match (error.done(), was_begun) {
+                (0, false) => "nothing is committed".to_owned(),
+                (0, true) => "nothing is committed beside what was committed before".to_owned(),
+                (done, false) => format!("{done} changes are committed, the others are not"),
+                (done, true) => format!("{done} more changes are committed, the others are not"),
             };
             let remedy = match error {
                 CommitError::Conflicts { .. } => {
                     format!("to overwrite their changes: plyfs run --scratch {path} --commit --force")
                 }
-                CommitError::Stopped { .. } => {
+                CommitError::Stopped { .. } | CommitError::Records { .. } => {
                     format!("to continue, fix the cause, then: plyfs run --scratch {path} --commit")
                 }
             };
