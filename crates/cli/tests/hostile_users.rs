@@ -585,3 +585,158 @@ fn what_is_mounted_in_a_directory_has_the_owner_and_mode_that_its_server_says_fr
         }
     }
 }
+
+/// A mount in a branch of a user who lets nobody else in is named; everything else is checked and compared.
+#[test]
+fn a_users_mount_in_a_branch_keeps_nothing_else_from_being_checked_and_compared() {
+    if !is_apart("a_users_mount_in_a_branch_keeps_nothing_else_from_being_checked_and_compared") {
+        return;
+    }
+    let scratch = Scratch::new();
+    for name in ["upper/home/theirs", "lower/home", "mount"] {
+        fs::create_dir_all(scratch.path(name)).unwrap();
+    }
+    fs::write(scratch.path("upper/home/.wh.mine"), "").unwrap();
+    fs::write(scratch.path("upper/home/mine"), "").unwrap();
+    let (upper, lower, mount) = (scratch.name("upper"), scratch.name("lower"), scratch.name("mount"));
+    run(["mount", &format!("{upper}=rw, {lower}=ro | union"), &mount]).succeeded();
+    run(["snapshot", "take", &mount, "first"]).succeeded();
+    for name in ["home/new", "home/other"] {
+        fs::create_dir(scratch.path("mount").join(name)).unwrap();
+    }
+    let silent = |point: &str| {
+        let script = SILENT_SERVER.replace("user_id=0,group_id=0,allow_other", "user_id=4000,group_id=4000");
+        let mut server = Command::new("sh");
+        let mut server = server.args(["-c", &script, "sh", point]).stdout(Stdio::piped()).spawn().unwrap();
+        server.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+        server
+    };
+    let points = [scratch.name("upper/.wh..wh.plyfs/layers/1/home/other"), scratch.name("upper/home/theirs")];
+    let mut servers = points.each_ref().map(|point| silent(point));
+    let differences = run(["snapshot", "diff", &mount, "first"]);
+    run(["umount", &mount]).succeeded();
+    let checked = run(["union", "check", &upper, &lower]);
+    for (server, point) in servers.iter_mut().zip(&points) {
+        server.kill().unwrap();
+        server.wait().unwrap();
+        rustix::mount::unmount(point.as_str(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+    assert_eq!((differences.code, &*differences.output), (0, "+ home/new/\n~ home/other/\n"), "{differences:?}");
+    let is_named = |path: &str| checked.output.lines().any(|line| line.contains(path) && line.contains("not checked"));
+    assert!(is_named("home/theirs") && is_named("layers/1/home/other"), "{checked:?}");
+    assert!(checked.output.contains("mine stands beside its own whiteout"), "{checked:?}");
+    assert!(checked.code == 1 && checked.output.lines().count() == 3, "{checked:?}");
+}
+
+/// Whatever the path of a mount point is, commands find its server, and print nothing of it that controls the terminal.
+#[test]
+fn a_mount_point_with_control_characters_is_used_by_every_command() {
+    if !is_apart("a_mount_point_with_control_characters_is_used_by_every_command") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = scratch.name("mount/\u{1b}[31m\nplyfs: x\u{9b}");
+    fs::create_dir(&mount).unwrap();
+    let checked = |words: &[&str], code: i32| {
+        let result = finish(plyfs().args(words).output());
+        assert_eq!(result.code, code, "{words:?}: {result:?}");
+        let shown = [result.output, result.errors].concat();
+        let is_bad = |character: char| character.is_control() && character != '\n';
+        assert!(!shown.contains(is_bad) && !shown.contains("\nplyfs: x"), "{words:?}: {shown:?}");
+    };
+    checked(&["mount", "mem:", &mount], 0);
+    for words in [
+        &["status", &mount][..],
+        &["status"],
+        &["stats", &mount],
+        &["stats"],
+        &["log-level", &mount],
+        &["top", "--times", "1", &mount],
+    ] {
+        checked(words, 0);
+    }
+    checked(&["mount", "-o", "remount,ro", &mount], 0);
+    let held = File::open(&mount).unwrap();
+    checked(&["umount", &mount], 12);
+    drop(held);
+    checked(&["umount", &mount], 0);
+    checked(&["umount", &mount], 11);
+}
+
+/// Another user's server can say that it uses a branch; that keeps nobody but that user from checking it. Nor is a server
+/// that has ended meanwhile reported.
+#[test]
+fn a_branch_is_not_in_use_because_another_users_server_says_so() {
+    if !is_apart("a_branch_is_not_in_use_because_another_users_server_says_so") {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("branch")).unwrap();
+    let branch = scratch.name("branch");
+    let other = 4_000_000_000 + std::process::id();
+    for (user, answers, code) in [(other, "yes", 0), (0, "yes", 12), (0, "no", 0), (other, "for ever", 0)] {
+        let place = PathBuf::from(if user == 0 { "/run/plyfs".to_owned() } else { format!("/tmp/plyfs-{user}") });
+        if user != 0 {
+            fs::create_dir(&place).unwrap();
+            fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
+            chown(&place, Some(user), Some(user)).unwrap();
+        }
+        let socket = place.join("1.sock");
+        let script = r#"
+import json, os, socket, sys
+path, branch, user, answers = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+if user: os.setgid(user); os.setuid(user)
+listening = socket.socket(socket.AF_UNIX); listening.bind(path); listening.listen()
+print("ready", flush=True)
+status = {"mount_point": "/nowhere", "stack": "x", "branches": [], "pid": 1, "uid": 0, "version": "", "uptime_seconds": 0,
+    "options": [], "log_level": "", "requests": 0, "requests_by_operation": {}, "objects": 0, "memory_bytes": 0}
+while True:
+    connection, _ = listening.accept()
+    for line in connection.makefile():
+        if '"status"' in line: answer = {"status": status}
+        elif answers == "yes": answer = {"text": branch + "=rw\n"}
+        elif answers == "no": break
+        else:
+            try:
+                while True: connection.sendall(b'{"part":"x"}\n')
+            except OSError: break
+        connection.sendall((json.dumps(answer) + "\n").encode())
+    connection.close()
+"#;
+        let mut server = Command::new("python3");
+        server.args(["-c", script]).arg(&socket).args([&branch, &user.to_string(), answers]);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        server.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+        let checked = run(["union", "check", &branch]);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        fs::remove_file(&socket).unwrap();
+        if user != 0 {
+            fs::remove_dir(&place).unwrap();
+        }
+        assert_eq!(checked.code, code, "{user} {answers}: {checked:?}");
+        assert!(code == 12 || checked.errors.is_empty(), "{user} {answers}: {checked:?}");
+    }
+}
+
+/// A mount whose server does not answer is named, not left out.
+#[test]
+fn statistics_name_the_mounts_whose_servers_do_not_answer() {
+    if !is_apart("statistics_name_the_mounts_whose_servers_do_not_answer") {
+        return;
+    }
+    assert_eq!(run(["stats"]).succeeded(), "no mounts\n");
+    let scratch = Scratch::new();
+    let mount = scratch.name("mount");
+    run(["mount", "mem:", &mount]).succeeded();
+    kill_process(server_of(&mount), Signal::KILL).unwrap();
+    wait_until("the server has ended", || fs::read_dir(&mount).is_err());
+    for words in [&["stats"][..], &["stats", "--json"], &["stats", "--prometheus"]] {
+        let result = finish(plyfs().args(words).output());
+        assert!(result.code == 13 && result.errors.contains(&mount), "{words:?}: {result:?}");
+        assert!(!result.output.contains("no mounts"), "{words:?}: {result:?}");
+    }
+    let result = run(["top", "--times", "1", "--interval", "0.1"]);
+    assert!(result.output.contains(&mount), "{result:?}");
+    run(["umount", &mount]).succeeded();
+}

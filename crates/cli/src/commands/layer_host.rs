@@ -51,6 +51,7 @@ impl CommandHost for LayerHost {
         };
         let answers = |mount: Mount| MountAnswers {
             answers: commands.iter().map(|command| answer(&mount, command)).collect(),
+            uid: mount.report.uid,
             mount_point: mount.report.mount_point,
         };
         client::mounts().into_iter().map(answers).collect()

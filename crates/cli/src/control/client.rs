@@ -26,6 +26,9 @@ use crate::runtime_directory::{self, RuntimeDirectory};
 /// Total time that the servers of another user have to answer.
 const OTHER_USERS_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Maximum length of a text in parts, which another server could continue for ever.
+const MAX_TEXT_BYTES: usize = 1 << 30;
+
 /// A mount whose server answered.
 pub(crate) struct Mount {
     stream: UnixStream,
@@ -285,6 +288,9 @@ pub(crate) fn request_with_progress(
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected type of answer"));
             }
             Response::Progress(objects) => progress(objects),
+            Response::Part(part) if text.len() + part.len() > MAX_TEXT_BYTES => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is too long"));
+            }
             Response::Part(part) => text.push_str(&part),
             Response::Text(end) if !text.is_empty() => return Ok(Response::Text(text + &end)),
             response => return Ok(response),
@@ -295,11 +301,18 @@ pub(crate) fn request_with_progress(
 fn receive_response(lines: &mut JsonLines<'_>, deadline: Instant) -> io::Result<Response> {
     let mut response: Value = lines.receive(deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     let has_lines = response.get("text").or(response.get("part")).is_some();
+    // The mount point is compared with those of the kernel.
+    let mount_point = response.pointer("/status/mount_point").and_then(Value::as_str).map(str::to_owned);
     sanitize(&mut response, has_lines);
-    Ok(serde_json::from_value(response)?)
+    let mut response: Response = serde_json::from_value(response)?;
+    if let (Response::Status(report), Some(mount_point)) = (&mut response, mount_point) {
+        report.mount_point = mount_point;
+    }
+    Ok(response)
 }
 
-/// Replaces everything in another user's report that could control the terminal or pass for a line of our own.
+/// Replaces everything in another user's report that could control the terminal or pass for a line of our own, except in its
+/// mount point.
 fn sanitize(value: &mut Value, has_lines: bool) {
     let replaced = |character: char| match character {
         '\n' | '\t' if has_lines => character,

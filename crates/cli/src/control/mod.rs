@@ -75,7 +75,7 @@ pub(crate) enum Response {
 /// The identity and state of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountReport {
-    /// Path of the mount point.
+    /// Path of the mount point, as the kernel has it: to be escaped where it is printed.
     pub mount_point: String,
     /// The stack, as a stack expression.
     pub stack: String,

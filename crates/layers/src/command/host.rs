@@ -56,6 +56,8 @@ pub type Print<'a> = dyn Fn(&str) -> Outcome + 'a;
 pub struct MountAnswers {
     /// Path of the mount point.
     pub mount_point: String,
+    /// User of its server, as the kernel has it.
+    pub uid: u32,
     /// The answer to each command, in their order; empty if the mount refused it.
     pub answers: Vec<String>,
 }

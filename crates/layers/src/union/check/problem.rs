@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vnode::Errno;
+
 use crate::union::branch::losses::Losses;
 
 /// A problem with an object in a branch.
@@ -55,6 +57,8 @@ pub enum Problem {
     WrongLink,
     /// It is a link entry of a copied file whose original is in none of these branches.
     LinkOfNoBranch,
+    /// It cannot be read for this reason, and was not checked, nor what is in it: somebody else's file system is mounted there.
+    Unavailable(Errno),
     /// It is in the state directory, but not put there by a union.
     Unknown,
     /// It is in the work directory, and of a kind that later versions may know.
@@ -100,6 +104,7 @@ impl Problem {
             Self::LinkOfNoBranch => {
                 "leads to the copy of a file with several names that is in none of these branches".into()
             }
+            Self::Unavailable(errno) => format!("was not checked, since it cannot be read: {errno}"),
             Self::Unknown => "is nothing that a union puts there".into(),
             Self::UnknownKind => "is of a kind that this version does not know".into(),
         }
@@ -114,6 +119,7 @@ impl Problem {
                 | Self::Unbelieved
                 | Self::NotKept(_)
                 | Self::LinkOfNoBranch
+                | Self::Unavailable(_)
                 | Self::UnknownKind
         )
     }
@@ -137,6 +143,7 @@ impl Problem {
             Self::LinkOfNoBranch => {
                 "bring back the branch that has the original, or delete it if that is gone for good"
             }
+            Self::Unavailable(_) => "unmount what is mounted there, and check again",
             Self::UnknownKind => "mount the branches with the version that has made it, which removes it",
             Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",

@@ -52,7 +52,14 @@ impl BranchCheck<'_> {
         known: &mut IdentityOwners,
         stack: &mut Vec<CheckedDirectory>,
     ) -> Result<()> {
-        for (stored, _) in objects::entries(&checked.own.vnode)? {
+        let entries = match objects::entries(&checked.own.vnode) {
+            Err(error) if objects::is_unavailable(error) => {
+                self.report_unavailable(&checked.path, error);
+                return Ok(());
+            }
+            entries => entries?,
+        };
+        for (stored, _) in entries {
             if checked.path.is_root() && stored.as_bytes() == STATE_DIRECTORY {
                 continue;
             }
@@ -62,18 +69,38 @@ impl BranchCheck<'_> {
                 EntryMeaning::Whiteout(_) => {
                     self.check_whiteout(checked, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
                 }
-                EntryMeaning::Object(_) => match checked.own.vnode.lookup(&Caller::server(), stored.as_name()) {
-                    Ok(entry) if entry.attributes.is_directory() => {
-                        stack.push(self.check_subdirectory(checked, stored.as_name(), &entry)?);
+                EntryMeaning::Object(_) => match self.check_object(checked, stored.as_name(), known, stack) {
+                    Err(error) if objects::is_unavailable(error) => {
+                        self.report_unavailable(&checked.path.join(stored.as_name()), error);
                     }
-                    Ok(entry) => self.check_file(checked, stored.as_name(), &entry, known)?,
-                    // Removed by a repair.
-                    Err(Errno::ENOENT) => {}
-                    Err(error) => return Err(error),
+                    done => done?,
                 },
             }
         }
         Ok(())
+    }
+
+    fn check_object(
+        &mut self,
+        checked: &CheckedDirectory,
+        stored: Name<'_>,
+        known: &mut IdentityOwners,
+        stack: &mut Vec<CheckedDirectory>,
+    ) -> Result<()> {
+        // Otherwise it was removed by a repair.
+        let Some(entry) = objects::find(&checked.own.vnode, stored)? else { return Ok(()) };
+        if entry.attributes.is_directory() {
+            stack.push(self.check_subdirectory(checked, stored, &entry)?);
+            Ok(())
+        } else {
+            self.check_file(checked, stored, &entry, known)
+        }
+    }
+
+    /// Reports an object that cannot be read. Whatever it is may be in it.
+    fn report_unavailable(&mut self, path: &TreePath, error: Errno) {
+        self.has_metacopies = true;
+        self.report_problem(path.to_bytes(), Problem::Unavailable(error), || Err(error));
     }
 
     /// Checks a whiteout that is a file of its own.

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::Args;
+use rustix::process::geteuid;
+use vnode::Caller;
 
 use crate::command::{CommandHost, Exit, Failure, MountAnswers, Outcome, Print};
 use crate::printable::escaped;
@@ -105,9 +107,11 @@ fn check_not_mounted(branches: &[Branch], host: &dyn CommandHost) -> Outcome {
         Some(mode) => mode != BranchMode::ReadOnly,
         None => *index == 0,
     };
-    let labels: Vec<&str> =
-        branches.iter().enumerate().filter(is_writable).map(|(_, branch)| branch.label.as_str()).collect();
-    for MountAnswers { mount_point, answers } in host.control_all(NAME, &["branches", "views"]) {
+    let checked: Vec<&Branch> = branches.iter().enumerate().filter(is_writable).map(|(_, branch)| branch).collect();
+    for MountAnswers { mount_point, uid, answers } in host.control_all(NAME, &["branches", "views"]) {
+        // Other users could say anything; whoever really uses a branch of others has a claim on it.
+        let is_believed = |branch: &&&Branch| uid == geteuid().as_raw() || uid == 0 || owner(branch) == Some(uid);
+        let labels: Vec<&str> = checked.iter().filter(is_believed).map(|branch| branch.label.as_str()).collect();
         let lines = |answer: usize| answers.get(answer).map_or("", String::as_str).lines();
         let shared = lines(0).filter_map(|line| line.rsplit_once('=')).map(|(label, _)| label);
         let private = lines(1).filter_map(|line| line.split_once(" = ")).map(|(_, label)| label);
@@ -118,6 +122,10 @@ fn check_not_mounted(branches: &[Branch], host: &dyn CommandHost) -> Outcome {
         }
     }
     Ok(())
+}
+
+fn owner(branch: &Branch) -> Option<u32> {
+    branch.file_system.root().getattr(&Caller::server()).ok().map(|attributes| attributes.uid)
 }
 
 /// Returns the line for one finding. Names come from others, and must not be able to control the terminal.

@@ -105,7 +105,7 @@ impl Differences {
         if path.length() > PATH_MAX {
             self.is_full |= self.deep_bytes + path.length() > MAX_DEEP_PATH_BYTES;
             if self.is_full {
-                return self.add_ancestor(path);
+                return self.add_unlisted(path);
             }
             self.deep_bytes += path.length();
         }
@@ -116,13 +116,14 @@ impl Differences {
     fn may_descend_into(&mut self, path: &TreePath) -> bool {
         let may = !self.is_full || path.length() <= PATH_MAX;
         if !may {
-            self.add_ancestor(path);
+            self.add_unlisted(path);
         }
         may
     }
 
-    /// Records a difference at a path that is too long to be listed.
-    fn add_ancestor(&mut self, path: &TreePath) {
+    /// Records a directory in which there may be differences that are not listed: their paths are too long, or somebody else
+    /// has mounted a file system there.
+    fn add_unlisted(&mut self, path: &TreePath) {
         let path = path.start(PATH_MAX).to_bytes();
         self.list.push(Difference { change: Change::Changed, path, kind: FileKind::Directory });
     }
@@ -148,15 +149,27 @@ pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
         if is_same(&older.instances(), &newer.instances()) {
             continue;
         }
-        let changed = changed_names(&older, &newer)?;
-        let (mut before, mut after) = (entries(&older, changed.as_ref())?, entries(&newer, changed.as_ref())?);
+        let (mut before, mut after) = match both_entries(&older, &newer) {
+            Err(error) if objects::is_unavailable(error) => {
+                differences.add_unlisted(&path);
+                continue;
+            }
+            both => both?,
+        };
         let names: BTreeSet<NameBuf> = before.keys().chain(after.keys()).cloned().collect();
         for name in names {
             object_done();
             let path = path.join(name.as_name());
-            let pair = match (before.remove(&name), after.remove(&name)) {
+            let pair = match (before.remove(&name).flatten(), after.remove(&name).flatten()) {
                 (Some(old), Some(new)) if is_same_entry(&old, &new) => continue,
-                _ => consistent_pair(&older, &newer, &name)?,
+                _ => consistent_pair(&older, &newer, &name),
+            };
+            let pair = match pair {
+                Err(error) if objects::is_unavailable(error) => {
+                    differences.add_unlisted(&path);
+                    continue;
+                }
+                pair => pair?,
             };
             match pair {
                 (None, None) => {}
@@ -207,8 +220,17 @@ fn record_added(entry: Entry, path: TreePath, differences: &mut Differences) -> 
         object_done();
         differences.add(Change::Added, &path, &entry);
         if is_directory(&entry) && path.length() <= PATH_MAX {
-            let below = entries(&node(&entry.vnode), None)?;
-            new.extend(below.into_iter().map(|(name, entry)| (path.join(name.as_name()), entry)));
+            let below = match entries(&node(&entry.vnode), None) {
+                Err(error) if objects::is_unavailable(error) => continue,
+                below => below?,
+            };
+            for (name, entry) in below {
+                let path = path.join(name.as_name());
+                match entry {
+                    Some(entry) => new.push((path, entry)),
+                    None => differences.add_unlisted(&path),
+                }
+            }
         }
     }
     Ok(())
@@ -240,16 +262,27 @@ fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>
     Ok(Some(names))
 }
 
+/// The entries of both directories whose names may lead to another object in the newer one.
+fn both_entries(older: &Arc<Node>, newer: &Arc<Node>) -> Result<(Entries, Entries)> {
+    let changed = changed_names(older, newer)?;
+    Ok((entries(older, changed.as_ref())?, entries(newer, changed.as_ref())?))
+}
+
+/// Entries by their names; `None` for one that cannot be read, in a mount of somebody else's.
+type Entries = BTreeMap<NameBuf, Option<Entry>>;
+
 /// The entries of a directory with these names, or all.
-fn entries(directory: &Arc<Node>, names: Option<&BTreeSet<NameBuf>>) -> Result<BTreeMap<NameBuf, Entry>> {
+fn entries(directory: &Arc<Node>, names: Option<&BTreeSet<NameBuf>>) -> Result<Entries> {
     let names = match names {
         Some(names) => names.iter().cloned().collect(),
         None => names_in(&(Arc::clone(directory) as VnodeRef))?,
     };
     let mut entries = BTreeMap::new();
     for name in names {
-        if let Some(entry) = entry_of(directory, &name)? {
-            entries.insert(name, entry);
+        match entry_of(directory, &name) {
+            Ok(None) => {}
+            Err(error) if objects::is_unavailable(error) => drop(entries.insert(name, None)),
+            found => drop(entries.insert(name, found?)),
         }
     }
     Ok(entries)
