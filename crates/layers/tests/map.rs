@@ -582,3 +582,31 @@ fn owning_a_file_in_a_view_allows_no_more_than_owning_it() {
         }
     }
 }
+
+#[test]
+fn squashed_callers_make_no_programs_that_run_as_whom_they_are_squashed_to() {
+    for view in [&[][..], &[("perms", "a+rw")]] {
+        let lower = below();
+        let squash = [("squash", "all"), ("squash-user", "1000"), ("squash-group", "1000")];
+        let upper = layer("map", &[&squash[..], view].concat(), lower.clone());
+        let directory = upper.root().lookup(&root(), name("d")).unwrap().vnode;
+        lower.root().lookup(&root(), name("d")).unwrap().vnode.setattr(&root(), &chmod(0o777)).unwrap();
+        for (caller, may) in [(user(3), 0), (user(1000), 0o6000), (root(), 0)] {
+            let how = Creation { mode: 0o6755, flags: OpenFlags::WRITE };
+            let made = directory.create(&caller, name("program"), &how).unwrap().entry;
+            let (path, bits) = ("d/program", |mode: u32| mode & 0o6000);
+            assert_eq!(bits(seen(&lower, &root(), path).2) & !may, 0, "created by {}", caller.uid);
+            made.vnode.setattr(&caller, &chmod(0o6755)).unwrap();
+            assert_eq!(bits(seen(&lower, &root(), path).2), may, "chmod by {}", caller.uid);
+            directory.unlink(&caller, name("program")).unwrap();
+            // A directory's bit is no program's.
+            directory.mkdir(&caller, name("below"), 0o755).unwrap().vnode.setattr(&caller, &chmod(0o2755)).unwrap();
+            assert_eq!(bits(seen(&lower, &root(), "d/below").2), 0o2000, "directory of {}", caller.uid);
+            directory.rmdir(&caller, name("below")).unwrap();
+        }
+    }
+}
+
+fn chmod(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..NONE }
+}

@@ -24,6 +24,7 @@ impl Map {
         kind: FileKind,
         mode: u32,
     ) -> Result<NewObject> {
+        let mode = if kind == FileKind::Regular { mode & !self.squashed_set_id(caller) } else { mode };
         let caller = self.effective(caller);
         let mut wanted = SetAttributes {
             uid: self.settings.created.owner,
@@ -123,12 +124,13 @@ impl Map {
         how: &Creation,
     ) -> Result<vnode::Created> {
         let new = self.new_object(node, caller, FileKind::Regular, how.mode)?;
+        let how = &Creation { mode: new.mode, ..*how };
         if new.wanted.is_empty() {
             return node.forward_create(caller, name, how);
         }
         // Only a new file gets attributes, so it has to be known whether the file is new.
         let exclusive = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
-        let mut created = match node.forward_create(caller, name, &Creation { mode: new.mode, flags: exclusive }) {
+        let mut created = match node.forward_create(caller, name, &Creation { flags: exclusive, ..*how }) {
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => return node.forward_create(caller, name, how),
             result => result?,
         };

@@ -108,7 +108,8 @@ impl Layer for Map {
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        if caller.is_server_alone() || (!self.has_view() && self.settings.policies.are_normal()) {
+        let set_id = if node.kind() == FileKind::Regular { self.squashed_set_id(caller) } else { 0 };
+        if caller.is_server_alone() || (!self.has_view() && self.settings.policies.are_normal() && set_id == 0) {
             return node.forward_setattr(caller, changes);
         }
         let view_caller = self.effective(caller);
@@ -120,6 +121,9 @@ impl Layer for Map {
                 changes.uid.map(|uid| self.settings.users.to_lower(uid).ok_or(Errno::EOVERFLOW)).transpose()?;
             changes.gid =
                 changes.gid.map(|gid| self.settings.groups.to_lower(gid).ok_or(Errno::EOVERFLOW)).transpose()?;
+        }
+        if let Some(mode) = &mut changes.mode {
+            *mode &= !set_id;
         }
         if let Some(mode) = &mut changes.mode
             && self.has_view()

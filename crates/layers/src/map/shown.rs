@@ -67,6 +67,14 @@ impl Map {
         user | if shown.1 == below.1 { 0 } else { libc::S_ISGID }
     }
 
+    /// Returns the set-ID bits that this caller must not give a file: the program would run as the user or the group that the
+    /// caller is only treated as here.
+    pub(crate) fn squashed_set_id(&self, caller: &Caller) -> u32 {
+        let Cow::Owned(squashed) = self.effective(caller) else { return 0 };
+        let user = if squashed.uid == caller.uid { 0 } else { libc::S_ISUID };
+        user | if caller.is_in_group(squashed.gid) { 0 } else { libc::S_ISGID }
+    }
+
     /// Changes lower attributes to those that a squashed caller sees.
     pub(crate) fn show(&self, caller: &Caller, attributes: &mut Attributes) {
         let below = (attributes.uid, attributes.gid);
