@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::codecs::Mapped;
-use common::{create, memory, name, root, small_memory};
+use common::{create, memory, name, root, small_memory, user};
 use vnode::layer::{Layer, LayerFile, stack};
-use vnode::{Caller, Errno, FileSystemRef, OpenFileRef, OpenFlags, Result};
+use vnode::{Caller, Errno, FileSystemRef, OpenFileRef, OpenFlags, Result, SetAttributes};
 
 const BLOCK: usize = 16 << 10;
 
@@ -164,6 +164,24 @@ fn lost_writes_are_remembered_when_the_map_is_read_again() {
     let result = file.fsync(&root(), false);
     let again = faults.0.writes.lock().unwrap().len() - count;
     assert!(result.is_err() || again > 0, "fsync {result:?} with nothing written again");
+}
+
+/// Whoever synchronizes a file for reading only has no part in what was lost, and gets it stored all the same; what is written
+/// again changes no data, and takes no set-ID bits away.
+#[test]
+fn a_readers_synchronization_writes_again_what_was_lost_and_clears_no_set_id_bits() {
+    let (lower, faults) = (memory(), Faults::default());
+    let file_system = mapped(stack(faults.clone(), lower.clone()));
+    let (node, file) = create(&file_system.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &block(1)).unwrap();
+    faults.0.fails_sync.store(true, Ordering::Relaxed);
+    assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
+    node.setattr(&root(), &SetAttributes { mode: Some(0o6755), ..SetAttributes::default() }).unwrap();
+    let reader = node.open(&user(3), OpenFlags::READ).unwrap();
+    let count = faults.0.writes.lock().unwrap().len();
+    assert_eq!(reader.fsync(&user(3), false), Ok(()));
+    assert!(faults.0.writes.lock().unwrap().len() > count, "nothing is written again");
+    assert_eq!(reader.getattr(&root()).unwrap().mode & 0o7000, 0o6000);
 }
 
 /// Number of bytes of blocks that are written again at once.

@@ -17,7 +17,8 @@ use crate::layer::scratch::Scratch;
 use crate::layer::shape::{BlockForm, MappedBlock};
 use crate::layer::template::{Layer, LayerVnode};
 use crate::{
-    AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, SetAttributes, SetTime, write_fully,
+    AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, OpenFlags, Result, SeekTarget, SetAttributes, SetTime,
+    write_fully,
 };
 
 /// Granularity of holes in the lower file, in bytes.
@@ -139,7 +140,7 @@ impl<L: Layer> MappedFile<'_, L> {
     pub(crate) fn fsync(&self, data_only: bool) -> Result<()> {
         let promised = if self.node.log().as_ref().is_some_and(|log| log.has_lost_writes) {
             let _guard = self.node.lock_data(self.caller)?;
-            self.as_server().renew()?;
+            self.renew_by_any()?;
             self.promise()
         } else {
             // Not between the making of a record and its application.
@@ -436,6 +437,18 @@ impl<L: Layer> MappedFile<'_, L> {
             (log.id, log.end)
         };
         self.node.log().as_mut().map(promise)
+    }
+
+    /// As [`Self::renew`], also for who has opened the file for reading only: another has written what is lost.
+    fn renew_by_any(&self) -> Result<()> {
+        let this = self.as_server();
+        match this.renew() {
+            Err(Errno::EBADF) => {
+                let writable = self.node.lower().open(&Caller::server(), OpenFlags::READ_WRITE)?;
+                MappedFile { lower: &*writable, ..this }.renew()
+            }
+            renewed => renewed,
+        }
     }
 
     /// Writes again what a failed synchronization may have lost: everything that is not on stable storage.
