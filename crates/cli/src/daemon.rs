@@ -1,7 +1,7 @@
 //! Daemonization: a server process that reports to its parent when the mount is usable, or why it is not.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -21,6 +21,8 @@ pub(crate) enum ForkSide {
 /// The server's obligation to report to its parent how the start went.
 pub(crate) struct StartupReporter {
     pipe: File,
+    /// Where standard streams lead once the mount is usable. Opened before, since then there may be no descriptor left.
+    null: Option<File>,
 }
 
 /// The message through the pipe. End of file without a message means that the server died.
@@ -35,13 +37,19 @@ enum StartupReport {
 /// Must be called while the process has a single thread.
 pub(crate) fn fork_server() -> Outcome<ForkSide> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| daemonize_failure(&error))?;
+    let null = match OpenOptions::new().read(true).write(true).open("/dev/null") {
+        Ok(null) => Some(null),
+        // Without a /dev there is nothing that the streams could lead to.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => None,
+        Err(error) => return Err(daemonize_failure(&format_args!("cannot open /dev/null: {error}"))),
+    };
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
     match unsafe { libc::fork() } {
         -1 => Err(daemonize_failure(&std::io::Error::last_os_error())),
         0 => {
             drop(reader);
             rustix::process::setsid().map_err(|error| daemonize_failure(&error))?;
-            Ok(ForkSide::Server(StartupReporter { pipe: File::from(writer) }))
+            Ok(ForkSide::Server(StartupReporter { pipe: File::from(writer), null }))
         }
         _ => {
             drop(writer);
@@ -54,12 +62,12 @@ impl StartupReporter {
     /// Reports that the mount is usable: the parent ends, and the server detaches from its terminal and working directory. From
     /// then on, standard error goes to `errors`, or nowhere.
     pub(crate) fn report_usable(self, errors: Option<&Path>) {
-        // Failing to detach affects only the terminal.
-        if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
-            let _ = rustix::stdio::dup2_stdin(&null);
-            let _ = rustix::stdio::dup2_stdout(&null);
+        // Replacing a descriptor needs none that is free. Whoever reads from a stream of the caller's would wait for the unmount.
+        if let Some(null) = &self.null {
             let errors = errors.and_then(|path| OpenOptions::new().append(true).open(path).ok());
-            let _ = rustix::stdio::dup2_stderr(errors.as_ref().unwrap_or(&null));
+            let _ = rustix::stdio::dup2_stdin(null);
+            let _ = rustix::stdio::dup2_stdout(null);
+            let _ = rustix::stdio::dup2_stderr(errors.as_ref().unwrap_or(null));
         }
         let _ = std::env::set_current_dir("/");
         self.send(&StartupReport::Usable);

@@ -1,6 +1,7 @@
 //! The program: from the words of the command line to the exit code.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{Write, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use crate::command_line::{self, Invocation};
 use crate::commands;
 use crate::commands::layer_host::LayerHost;
 use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
+use crate::output;
 use crate::registry;
 
 /// Runs the `plyfs` command with the words of this process's command line, and returns its exit code.
@@ -91,8 +93,12 @@ fn finish(outcome: Outcome, number: fn(exit::Exit) -> u8) -> ExitCode {
 /// Prints the message of the command-line parser: help and the version unchanged, an error as one line like all others.
 fn refuse(error: &clap::Error, number: u8) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let _ = error.print();
-        return if error.use_stderr() { ExitCode::from(number) } else { ExitCode::SUCCESS };
+        let printed = error.print().and_then(|()| stdout().flush());
+        return match printed {
+            _ if error.use_stderr() => ExitCode::from(number),
+            Err(cause) => finish(output::written(Err(cause)), |exit| exit.number()),
+            Ok(()) => ExitCode::SUCCESS,
+        };
     }
     commands::report(&Failure::new(exit::Exit::Usage, one_line(&error.to_string())));
     ExitCode::from(number)

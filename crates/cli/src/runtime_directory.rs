@@ -105,6 +105,12 @@ pub(crate) fn make() -> Outcome<RuntimeDirectory> {
     if let Some(directory) = RuntimeDirectory::open_own(path.clone()) {
         return Ok(directory);
     }
+    if let Err(error) = File::open(&path)
+        && matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    {
+        let remedy = "raise the limit of open files (ulimit -n), or close some";
+        return Err(Failure::new(Exit::Failure, format!("cannot open {}: {error}; {remedy}", path.display())));
+    }
     if path != tmp_path(geteuid()) {
         let message = format!("{} is not a directory that only you can access; remove it", path.display());
         return Err(Failure::new(Exit::Permission, message));

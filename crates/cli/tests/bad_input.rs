@@ -146,3 +146,35 @@ fn commands_on_what_is_no_mount() {
     assert_eq!(other.code, 11, "{other:?}");
     assert!(other.errors.starts_with("plyfs: /proc is a mount of type proc, not of Plyfs"), "{other:?}");
 }
+
+#[test]
+fn a_file_of_rules_without_an_end_is_refused() {
+    let result = run(["explain", "mem: | audit(rules=/dev/zero)"]);
+    assert!(result.code == 4 && result.errors.contains("/dev/zero"), "{result:?}");
+    let result = run(["explain", "mem: | faulty(rules=/dev/urandom)"]);
+    assert!(result.code == 4 && result.errors.contains("/dev/urandom"), "{result:?}");
+}
+
+/// What cannot be written to standard output is a failure with a message, of every command.
+#[test]
+fn a_full_standard_output_is_reported() {
+    let commands: [&[&str]; 7] = [
+        &["--help"],
+        &["--version"],
+        &["mount", "--help"],
+        &["layers"],
+        &["explain", "mem:"],
+        &["shell", "mem:", "-c", "echo text"],
+        &["completions", "bash"],
+    ];
+    for words in commands {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let result = finish(plyfs().args(words).stdout(full).output());
+        assert!(result.code == 1 && result.errors.contains("No space left on device"), "{words:?}: {result:?}");
+        // A closed pipe is nothing to report: nobody wants the rest.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let result = finish(plyfs().args(words).stdout(writer).output());
+        assert_eq!(result.errors, "", "{words:?}");
+    }
+}

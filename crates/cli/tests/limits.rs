@@ -192,3 +192,29 @@ fn a_limit_of_a_files_size_ends_nothing() {
         }
     }
 }
+
+/// A server that has hardly any descriptors leaves none of the caller's streams open, or is not mounted.
+#[test]
+fn a_server_with_few_descriptors_keeps_no_stream_of_the_caller() {
+    if !can_mount() {
+        return;
+    }
+    let mut mounted = 0;
+    for limit in (8..40).rev() {
+        let scratch = Scratch::new();
+        let mount = &scratch.name("mount");
+        let script = format!("prlimit --nofile={limit}:{limit} timeout 20 \"$0\" mount mem: \"$1\" 2>&1 | cat");
+        let mut shell = Command::new("setpriv");
+        shell.args(["--bounding-set=-sys_resource", "sh", "-c", &script]).arg(env!("CARGO_BIN_EXE_plyfs")).arg(mount);
+        let begin = std::time::Instant::now();
+        let result = finish(shell.stdin(Stdio::null()).output());
+        assert!(begin.elapsed() < std::time::Duration::from_secs(15), "limit {limit}: a stream stays open: {result:?}");
+        if support::is_mounted(&scratch.mount()) {
+            mounted += 1;
+            umount(mount);
+        } else {
+            assert_ne!(result.output, "", "limit {limit}: not mounted, without a message");
+        }
+    }
+    assert!(mounted > 5, "{mounted} mounted");
+}

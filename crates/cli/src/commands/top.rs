@@ -11,7 +11,7 @@ use crossterm::terminal::{
 use crossterm::{execute, queue};
 
 use super::print;
-use super::stats::{MountStatistics, collect_all, table};
+use super::stats::{CollectedStatistics, MountStatistics, collect_all, table};
 use crate::arguments::Top;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Top) -> Outcome {
     let screen = stdout().is_terminal().then(Screen::open).transpose().map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot use the terminal: {error}; write to a file or a pipe instead"))
     })?;
-    let mut before = collect_all(arguments.mount_point.as_deref())?;
+    let mut before = collect_all(arguments.mount_point.as_deref())?.mounts;
     let mut started = Instant::now();
     for _ in 0..arguments.times.unwrap_or(u64::MAX) {
         match &screen {
@@ -28,9 +28,10 @@ pub(crate) fn run(arguments: &Top) -> Outcome {
             Some(_) => {}
             None => std::thread::sleep(arguments.interval),
         }
-        let now = collect_all(arguments.mount_point.as_deref())?;
+        let CollectedStatistics { mounts: now, failures } = collect_all(arguments.mount_point.as_deref())?;
         let (elapsed, later) = (started.elapsed(), Instant::now());
-        let text = text(&now, &before, elapsed, arguments.mount_point.is_some());
+        let mut text = text(&now, &before, elapsed, arguments.mount_point.is_some());
+        failures.iter().for_each(|failure| text.push_str(&format!("{failure}\n")));
         match &screen {
             Some(screen) => screen.show(&text),
             None => print(&format!("{text}\n"))?,

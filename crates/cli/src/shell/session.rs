@@ -128,8 +128,10 @@ impl<'a> Session<'a> {
         let prefix = if command.is_empty() { String::new() } else { format!("{command}: ") };
         match error {
             CommandError::Reported => {}
-            CommandError::Output(_) => self.ended = true,
+            // Whoever has closed a pipe knows.
+            CommandError::Output(closed) if closed.kind() == io::ErrorKind::BrokenPipe => self.ended = true,
             _ => {
+                self.ended |= matches!(error, CommandError::Output(_));
                 let _ = writeln!(self.errors, "plyfs: {prefix}{error}");
             }
         }

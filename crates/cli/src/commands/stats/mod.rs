@@ -5,22 +5,26 @@ mod json;
 mod mount_statistics;
 pub(crate) mod table;
 
-use super::print;
+use super::{print, report};
 use crate::arguments::Stats;
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
 use json::MountJson;
-pub(crate) use mount_statistics::{MountStatistics, collect_all};
+pub(crate) use mount_statistics::{CollectedStatistics, MountStatistics, collect_all};
 
-/// Runs the command.
+/// Runs the command. Mounts whose servers do not answer are no reason to omit the others.
 pub(crate) fn run(arguments: &Stats) -> Outcome {
-    let mounts = collect_all(arguments.mount_point.as_deref())?;
+    let CollectedStatistics { mounts, failures } = collect_all(arguments.mount_point.as_deref())?;
+    failures.iter().for_each(report);
+    let (has_none, is_silent) = (mounts.is_empty(), !failures.is_empty());
     if arguments.prometheus {
-        return print(&exposition::text(mounts));
-    }
-    if arguments.json {
+        print(&exposition::text(mounts))?;
+    } else if arguments.json {
         let lines: Vec<MountJson<'_>> = mounts.iter().map(MountJson::of).collect();
-        return print(&format!("{}\n", serde_json::to_string_pretty(&lines).unwrap_or_default()));
+        print(&format!("{}\n", serde_json::to_string_pretty(&lines).unwrap_or_default()))?;
+    } else if !has_none {
+        print(&mounts.iter().map(table::format_mount).collect::<Vec<_>>().join("\n"))?;
+    } else if !is_silent {
+        print("no mounts\n")?;
     }
-    let texts: Vec<String> = mounts.iter().map(table::format_mount).collect();
-    print(&if texts.is_empty() { "no mounts\n".to_owned() } else { texts.join("\n") })
+    if has_none && is_silent { Err(Failure::silent(Exit::NoAnswer)) } else { Ok(()) }
 }

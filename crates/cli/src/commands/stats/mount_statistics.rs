@@ -5,11 +5,12 @@ use std::iter::Sum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::commands::{find_running, is_mounted, report};
+use crate::commands::{find_running, is_mounted, is_of_another_user, not_running};
 use crate::control::client::{self, Mount};
 use crate::control::{MountReport, StatisticsReport};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::front_end::LatencyHistogram;
+use crate::mount_table;
 
 /// A mount and its statistics.
 pub(crate) struct MountStatistics {
@@ -51,25 +52,36 @@ impl<'a> Sum<&'a RequestStatistics> for RequestStatistics {
     }
 }
 
+/// The statistics of several mounts.
+pub(crate) struct CollectedStatistics {
+    /// Of the mounts whose servers answer.
+    pub mounts: Vec<MountStatistics>,
+    /// Why there are none of the others.
+    pub failures: Vec<Failure>,
+}
+
 /// Queries the mount on this path, or all mounts that the caller may query.
-pub(crate) fn collect_all(mount_point: Option<&Path>) -> Outcome<Vec<MountStatistics>> {
+pub(crate) fn collect_all(mount_point: Option<&Path>) -> Outcome<CollectedStatistics> {
     if let Some(path) = mount_point {
-        return Ok(vec![MountStatistics::query(find_running(path)?)?]);
+        let mounts = vec![MountStatistics::query(find_running(path)?)?];
+        return Ok(CollectedStatistics { mounts, failures: Vec::new() });
     }
-    let query = |mount: Mount| {
+    let mut silent = mount_table::read();
+    silent.retain(|entry| entry.is_plyfs() && !is_of_another_user(entry));
+    let mut collected = CollectedStatistics { mounts: Vec::new(), failures: Vec::new() };
+    for mount in client::mounts() {
         let path = PathBuf::from(&mount.report.mount_point);
+        silent.retain(|entry| entry.mount_point != path);
         match MountStatistics::query(mount) {
-            Ok(counted) => Some(counted),
-            // Not a reason to omit the other mounts.
-            Err(failure) if is_mounted(&path) => {
-                report(&failure);
-                None
-            }
+            Ok(counted) => collected.mounts.push(counted),
+            Err(failure) if is_mounted(&path) => collected.failures.push(failure),
             // It has ended in the meantime.
-            Err(_) => None,
+            Err(_) => {}
         }
-    };
-    Ok(client::mounts().into_iter().filter_map(query).collect())
+    }
+    silent.retain(|entry| is_mounted(&entry.mount_point));
+    collected.failures.extend(silent.iter().map(|entry| not_running(&entry.mount_point)));
+    Ok(collected)
 }
 
 impl MountStatistics {
