@@ -4,7 +4,8 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use plyfs_layers::union::{CheckError, CheckOptions, Problem, check};
 use plyfs_layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::fs::{CWD, FileType, XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
-use vnode::{Caller, Control, Entry, FileSystemRef, SetAttributes};
+use vnode::layer::{Layer, LayerVnode, stack};
+use vnode::{Caller, Control, Entry, FileSystemRef, Name, SetAttributes};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -303,6 +305,55 @@ fn foreign_state_directory_is_refused() {
             assert_eq!(fs::symlink_metadata(&state).unwrap().modified().unwrap(), before, "{what}");
         }
     }
+}
+
+/// Files of the server's that a layer below gives another mode are out of everybody's reach in a directory that is the server's.
+#[test]
+fn a_layer_below_may_give_state_files_a_mode_of_its_own() {
+    let Some(scene) = Scene::new() else { return };
+    let join = || {
+        let mut branches = scene.branches(ReadWrite);
+        let map = plyfs_layers::kind("map").unwrap();
+        let options = [("create-perms".to_owned(), "0666:a+X".to_owned())];
+        branches[0].file_system = map.stack(&options, branches[0].file_system.clone()).unwrap();
+        plyfs_layers::kind("union").unwrap().join(&[], branches, None).map_err(|error| error.problem).unwrap()
+    };
+    for mode in [0o700, 0o750, 0o755] {
+        let change = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        at(&join(), "private/secret").vnode.setattr(&Caller::server(), &change).unwrap();
+    }
+    let lock = fs::metadata(scene.path("left/.wh..wh.plyfs/lock")).unwrap();
+    assert_eq!(lock.permissions().mode() & 0o777, 0o666);
+}
+
+/// Gives each new directory to somebody else before it is looked up, as the owner of its parent can.
+struct Swapping(PathBuf);
+
+impl Layer for Swapping {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "swapping"
+    }
+
+    fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> vnode::Result<Entry> {
+        node.forward_mkdir(caller, name, mode)?;
+        chown(self.0.join(std::ffi::OsStr::from_bytes(name.as_bytes())), Some(7), Some(7)).unwrap();
+        node.forward_lookup(caller, name)
+    }
+}
+
+#[test]
+fn a_state_directory_that_is_swapped_while_it_is_made_is_not_used() {
+    let Some(scene) = Scene::new() else { return };
+    let mut branches = scene.branches(ReadWrite);
+    branches[0].file_system = stack(Swapping(scene.path("left")), branches[0].file_system.clone());
+    let union = plyfs_layers::kind("union").unwrap().join(&[], branches, None).map_err(|error| error.problem).unwrap();
+    let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    let changed = at(&union, "private/secret").vnode.setattr(&Caller::server(), &change);
+    assert_eq!(changed.err(), Some(vnode::Errno::EPERM));
+    let state = scene.path("left/.wh..wh.plyfs");
+    assert_eq!((fs::read_dir(&state).unwrap().count(), fs::metadata(&state).unwrap().uid()), (0, 7));
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::StateOfOthers => "its .wh..wh.plyfs is not the server's own, so others can have written it",
+            Self::StateOfOthers => "its .wh..wh.plyfs, or something in it, is not the server's own, so others can have written it",
             Self::LaterVersion => "a later version of plyfs has written to it",
             Self::UnknownRegister => "its .wh..wh.plyfs/branches is not understood",
             Self::InUse => "another union may write to it, and only one at a time may",

@@ -159,7 +159,8 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
         OptionProblem::Unfinished { .. } => String::new(),
         OptionProblem::Branch { .. } => "; correct the branch, or leave it out".to_owned(),
         OptionProblem::RefusedBranch(Refusal::StateOfOthers) => {
-            "; mount it as the user who owns that directory, or look into it and give it to yours (chown, chmod 700)"
+            "; mount it as the user who owns that directory, or look into it and give it and what is directly in it to yours \
+             (chown USER D D/*, and chmod 700 D D/*/, not -R: layers and links have the files of users)"
                 .to_owned()
         }
         OptionProblem::RefusedBranch(Refusal::LaterVersion) => "; mount it with that version".to_owned(),

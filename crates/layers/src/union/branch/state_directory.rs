@@ -6,7 +6,7 @@ use vnode::{
     Caller, Created, Creation, Entry, Errno, FileKind, Name, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
 };
 
-use super::objects::{entries, find, read_all, write_all};
+use super::objects::{find, read_all, write_all};
 use super::trust;
 use super::verified::VerifiedOperations;
 use super::whiteout::STATE_DIRECTORY;
@@ -70,10 +70,8 @@ pub(crate) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
 pub(crate) fn has_trusted_state(root: &VnodeRef) -> Result<bool> {
     let check = || {
         let Some(state) = state_of(root)? else { return Ok(()) };
-        let names = entries(&state)?;
-        let used =
-            DIRECTORIES.iter().chain(&FILES).filter(|used| names.iter().any(|(name, _)| name.as_bytes() == **used));
-        used.copied().try_for_each(|name| find_own(&state, name).map(drop))
+        // By their names: it may be one that can be searched, and not listed.
+        DIRECTORIES.iter().chain(&FILES).copied().try_for_each(|name| find_own(&state, name).map(drop))
     };
     match check() {
         Err(Errno::EPERM) => Ok(false),
@@ -88,23 +86,32 @@ pub(crate) fn has_trusted_state(root: &VnodeRef) -> Result<bool> {
 /// moved there.
 pub(crate) fn find_own(state: &VnodeRef, name: &'static [u8]) -> Result<Option<Entry>> {
     let Some(entry) = find(state, own_name(name))? else { return Ok(None) };
-    check_own(name, &entry)?;
+    check_own(state, name, &entry)?;
     Ok(Some(entry))
 }
 
-/// Opens a file of the state directory, which is created if it does not exist.
+/// Opens a file of the state directory, which is created if it does not exist. It is not truncated: it may be somebody else's.
 ///
 /// # Errors
 /// `EPERM` as for [`find_own`].
 pub(crate) fn create_own(state: &VnodeRef, name: &'static [u8], flags: OpenFlags) -> Result<Created> {
     let created = state.create(&Caller::server(), own_name(name), &Creation { mode: 0o600, flags })?;
-    check_own(name, &created.entry)?;
+    check_own(state, name, &created.entry)?;
     Ok(created)
 }
 
-fn check_own(name: &[u8], entry: &Entry) -> Result<()> {
-    let is_own = kind_of(name) == Some(entry.attributes.kind) && trust::only_server_writes(&entry.attributes);
-    if is_own { Ok(()) } else { Err(Errno::EPERM) }
+fn check_own(state: &VnodeRef, name: &[u8], entry: &Entry) -> Result<()> {
+    let attributes = &entry.attributes;
+    let is_own = kind_of(name) == Some(attributes.kind) && trust::is_owned(attributes);
+    // A layer below, or the file system, may give files a mode of its own: nobody reaches them in a directory that others cannot
+    // search.
+    let is_out_of_reach = || attributes.kind == FileKind::Regular && is_closed(state);
+    if is_own && (trust::only_server_writes(attributes) || is_out_of_reach()) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Returns whether nobody but its owner can search a directory.
+fn is_closed(directory: &VnodeRef) -> bool {
+    directory.getattr(&Caller::server()).is_ok_and(|attributes| attributes.mode & 0o011 == 0)
 }
 
 /// Creates or finds a directory that only the server can have written to: the state directory, or one in it.
@@ -114,13 +121,16 @@ fn check_own(name: &[u8], entry: &Entry) -> Result<()> {
 pub(crate) fn make_private_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
     let server = Caller::server();
     match parent.mkdir(&server, own_name(bytes), 0o700) {
+        // Whoever owns the parent may have put a directory of their own in its place since.
+        Ok(entry) if !trust::is_owned(&entry.attributes) => Err(Errno::EPERM),
         Ok(entry) => {
             // Objects created in it must not inherit ACLs.
             for list in [b"system.posix_acl_default", &b"system.posix_acl_access"[..]] {
                 let _ = entry.vnode.removexattr(&server, list);
             }
-            entry.vnode.setattr(&server, &SetAttributes { mode: Some(0o700), ..SetAttributes::default() })?;
-            Ok(entry.vnode)
+            let private = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+            let now = entry.vnode.setattr(&server, &private)?;
+            if trust::is_private(&now) { Ok(entry.vnode) } else { Err(Errno::EPERM) }
         }
         // Another union has just created it, or somebody else has.
         Err(Errno::EEXIST) => match parent.lookup(&server, own_name(bytes))? {
@@ -134,7 +144,8 @@ pub(crate) fn make_private_directory(parent: &VnodeRef, bytes: &'static [u8]) ->
 /// Writes a state file completely or not at all.
 pub(crate) fn write_state_file(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let made = create_own(state, TEMPORARY, OpenFlags::WRITE.with(OpenFlags::TRUNCATE))?;
+    let made = create_own(state, TEMPORARY, OpenFlags::WRITE)?;
+    made.file.truncate(&server, 0)?;
     let written = write_all(&*made.file, 0, text).and_then(|()| made.file.fsync(&server, false));
     if written.is_err() {
         let _ = state.unlink_verified(&server, own_name(TEMPORARY));

@@ -97,12 +97,16 @@ pub(crate) fn is_private(directory: &Attributes) -> bool {
 /// Returns whether nobody but the server, or the superuser, can have written to an object with these attributes.
 pub(crate) fn only_server_writes(object: &Attributes) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
-    let is_owned = match server_identity() {
+    is_owned(object) && object.mode & OTHERS_WRITE == 0
+}
+
+/// Returns whether an object with these attributes is the server's, or the superuser's.
+pub(crate) fn is_owned(object: &Attributes) -> bool {
+    match server_identity() {
         ServerIdentity::Superuser => object.uid == 0,
         ServerIdentity::User(uid) => object.uid == uid || object.uid == 0,
         ServerIdentity::InNamespace => object.uid == 0,
-    };
-    is_owned && object.mode & OTHERS_WRITE == 0
+    }
 }
 
 /// Returns whether only the server can have set the attributes of an object that it trusts.

@@ -224,6 +224,7 @@ impl WorkDirectory {
             return Ok(opened.directory.clone());
         }
         let state = match state_directory::state_of(&self.root)? {
+            Some(_) if !state_directory::has_trusted_state(&self.root)? => return Err(Errno::EPERM),
             Some(state) => state,
             None => state_directory::make_private_directory(&self.root, STATE_DIRECTORY)?,
         };
