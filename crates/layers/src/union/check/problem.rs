@@ -57,7 +57,8 @@ pub enum Problem {
     WrongLink,
     /// It is a link entry of a copied file whose original is in none of these branches.
     LinkOfNoBranch,
-    /// It cannot be read for this reason, and was not checked, nor what is in it: somebody else's file system is mounted there.
+    /// It, or what it covers in another branch, cannot be read for this reason, and was not checked, nor what is in it. Somebody
+    /// else's file system may be mounted there.
     Unavailable(Errno),
     /// It is in the state directory, but not put there by a union.
     Unknown,
@@ -104,7 +105,9 @@ impl Problem {
             Self::LinkOfNoBranch => {
                 "leads to the copy of a file with several names that is in none of these branches".into()
             }
-            Self::Unavailable(errno) => format!("was not checked, since it cannot be read: {errno}"),
+            Self::Unavailable(errno) => {
+                format!("was not checked, since it, or what it covers, cannot be read: {errno}")
+            }
             Self::Unknown => "is nothing that a union puts there".into(),
             Self::UnknownKind => "is of a kind that this version does not know".into(),
         }
@@ -143,7 +146,7 @@ impl Problem {
             Self::LinkOfNoBranch => {
                 "bring back the branch that has the original, or delete it if that is gone for good"
             }
-            Self::Unavailable(_) => "unmount what is mounted there, and check again",
+            Self::Unavailable(_) => "give access to it, or unmount what a user has mounted there, and check again",
             Self::UnknownKind => "mount the branches with the version that has made it, which removes it",
             Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",

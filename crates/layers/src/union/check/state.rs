@@ -103,6 +103,8 @@ impl BranchCheck<'_> {
             match names.into_iter().try_fold(self.member.root.clone(), at) {
                 Ok(_) => self.report_problem(path, Problem::NotKept(lost), || Err(Errno::EPERM)),
                 Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+                // The walk through the branch reports it.
+                Err(error) if objects::is_unavailable(error) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -53,9 +53,9 @@ impl BranchCheck<'_> {
         stack: &mut Vec<CheckedDirectory>,
     ) -> Result<()> {
         let entries = match objects::entries(&checked.own.vnode) {
-            Err(error) if objects::is_unavailable(error) => {
-                self.report_unavailable(&checked.path, error);
-                return Ok(());
+            // Without the branch itself there is nothing to be checked.
+            Err(error) if objects::is_unavailable(error) && !checked.path.is_root() => {
+                return self.go_on(&checked.path, Err(error));
             }
             entries => entries?,
         };
@@ -67,14 +67,14 @@ impl BranchCheck<'_> {
             match whiteout::meaning(stored.as_bytes()) {
                 EntryMeaning::Mark => {}
                 EntryMeaning::Whiteout(_) => {
-                    self.check_whiteout(checked, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
+                    let hidden = Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?;
+                    let done = self.check_whiteout(checked, hidden);
+                    self.go_on(&checked.path.join(hidden), done)?;
                 }
-                EntryMeaning::Object(_) => match self.check_object(checked, stored.as_name(), known, stack) {
-                    Err(error) if objects::is_unavailable(error) => {
-                        self.report_unavailable(&checked.path.join(stored.as_name()), error);
-                    }
-                    done => done?,
-                },
+                EntryMeaning::Object(_) => {
+                    let done = self.check_object(checked, stored.as_name(), known, stack);
+                    self.go_on(&checked.path.join(stored.as_name()), done)?;
+                }
             }
         }
         Ok(())
@@ -97,10 +97,16 @@ impl BranchCheck<'_> {
         }
     }
 
-    /// Reports an object that cannot be read. Whatever it is may be in it.
-    fn report_unavailable(&mut self, path: &TreePath, error: Errno) {
-        self.has_metacopies = true;
-        self.report_problem(path.to_bytes(), Problem::Unavailable(error), || Err(error));
+    /// Reports an object of which something cannot be read, and goes on with the others. Whatever it is may be in it.
+    fn go_on(&mut self, path: &TreePath, checked: Result<()>) -> Result<()> {
+        match checked {
+            Err(error) if objects::is_unavailable(error) => {
+                self.has_metacopies = true;
+                self.report_problem(path.to_bytes(), Problem::Unavailable(error), || Err(error));
+                Ok(())
+            }
+            checked => checked,
+        }
     }
 
     /// Checks a whiteout that is a file of its own.

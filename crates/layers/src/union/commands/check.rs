@@ -71,7 +71,7 @@ fn failure(error: CheckError) -> Failure {
     match error {
         CheckError::InUse(_) => Failure::new(Exit::Busy, error),
         CheckError::Refused(_, Refusal::StateOfOthers) => {
-            let remedy = "check it as the user who owns that directory, or look into it and give it to yours";
+            let remedy = "check it as the user who owns that directory, or look into it and give it and what is directly in it to yours";
             Failure::new(Exit::Permission, format!("{error}; {remedy}"))
         }
         CheckError::Refused(_, Refusal::LaterVersion) => {

@@ -150,7 +150,8 @@ pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
             continue;
         }
         let (mut before, mut after) = match both_entries(&older, &newer) {
-            Err(error) if objects::is_unavailable(error) => {
+            // Without the branch itself there is nothing to be compared.
+            Err(error) if objects::is_unavailable(error) && !path.is_root() => {
                 differences.add_unlisted(&path);
                 continue;
             }
@@ -176,7 +177,7 @@ pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
                 (None, Some(entry)) => record_added(entry, path, &mut differences)?,
                 (Some(old), None) => differences.add(Change::Deleted, &path, &old),
                 (Some(old), Some(entry)) if is_directory(&old) && is_directory(&entry) => {
-                    if !is_directory_unchanged(&old, &entry)? {
+                    if !if_known(is_directory_unchanged(&old, &entry))? {
                         differences.add(Change::Changed, &path, &entry);
                     }
                     if differences.may_descend_into(&path) {
@@ -187,7 +188,7 @@ pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
                     differences.add(Change::Deleted, &path, &old);
                     record_added(entry, path, &mut differences)?;
                 }
-                (Some(old), Some(entry)) if is_unchanged(&old, &entry)? => {}
+                (Some(old), Some(entry)) if if_known(is_unchanged(&old, &entry))? => {}
                 (Some(_), Some(entry)) => differences.add(Change::Changed, &path, &entry),
             }
         }
@@ -310,6 +311,14 @@ fn entry_of_directory(directory: &Arc<Node>) -> Result<Entry> {
     let vnode = Arc::clone(directory) as VnodeRef;
     let attributes = vnode.getattr(&Caller::server())?;
     Ok(Entry { vnode, attributes })
+}
+
+/// Returns whether an object is unchanged; not if that cannot be known, in somebody else's mount.
+fn if_known(is_unchanged: Result<bool>) -> Result<bool> {
+    match is_unchanged {
+        Err(error) if objects::is_unavailable(error) => Ok(false),
+        known => known,
+    }
 }
 
 /// Returns whether a directory is unchanged, apart from its contents and its times.
