@@ -443,7 +443,8 @@ impl<L: Layer> MappedFile<'_, L> {
     fn renew_by_any(&self) -> Result<()> {
         let this = self.as_server();
         match this.renew() {
-            Err(Errno::EBADF) => {
+            // ftruncate(2) has another error for that.
+            Err(Errno::EBADF | Errno::EINVAL) => {
                 let writable = self.node.lower().open(&Caller::server(), OpenFlags::READ_WRITE)?;
                 MappedFile { lower: &*writable, ..this }.renew()
             }
