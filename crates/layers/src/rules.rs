@@ -51,9 +51,12 @@ pub(crate) fn rule_source<R>(
 /// # Errors
 /// `EFBIG` if it is larger than [`MAX_RULES_BYTES`].
 fn read_text(path: &str) -> io::Result<String> {
-    let mut text = String::new();
-    let length = File::open(path)?.take(MAX_RULES_BYTES + 1).read_to_string(&mut text)?;
-    if length as u64 > MAX_RULES_BYTES { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(text) }
+    let mut text = Vec::new();
+    let length = File::open(path)?.take(MAX_RULES_BYTES + 1).read_to_end(&mut text)?;
+    if length as u64 > MAX_RULES_BYTES {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Parses a rule file: one rule per line, except for empty lines and comments.
