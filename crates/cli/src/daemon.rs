@@ -1,7 +1,7 @@
 //! Daemonization: a server process that reports to its parent when the mount is usable, or why it is not.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -39,9 +39,11 @@ pub(crate) fn fork_server() -> Outcome<ForkSide> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| daemonize_failure(&error))?;
     let null = match OpenOptions::new().read(true).write(true).open("/dev/null") {
         Ok(null) => Some(null),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            return Err(daemonize_failure(&format_args!("cannot open /dev/null: {error}")));
+        }
         // Without a /dev there is nothing that the streams could lead to.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => None,
-        Err(error) => return Err(daemonize_failure(&format_args!("cannot open /dev/null: {error}"))),
+        Err(_) => None,
     };
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
     match unsafe { libc::fork() } {

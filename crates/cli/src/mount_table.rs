@@ -12,6 +12,8 @@ use procfs::mount_table::{self, Mount, mounts, unescape};
 pub(crate) struct MountEntry {
     /// The kernel's mount ID.
     pub mount: u64,
+    /// Device number of its file system: several mounts of one file system have the same.
+    pub device: u64,
     /// Path of the mount point.
     pub mount_point: PathBuf,
     /// The type, such as `fuse.plyfs`.
@@ -80,6 +82,7 @@ fn entry(mount: Mount<'_>) -> MountEntry {
     let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
     MountEntry {
         mount: mount.number,
+        device: mount.device,
         mount_point: path(mount.mount_point),
         kind: text(&mount.kind),
         source: text(&mount.source),

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 
+use serde::Serialize;
 use stack::printable::escaped;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -23,6 +24,21 @@ pub fn notify(text: &dyn Display) {
 pub fn print(text: &str) -> Outcome {
     let mut output = stdout().lock();
     written(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+/// Prints a value as JSON. Characters that control a terminal are escaped also where JSON does not ask for that.
+pub fn print_json(value: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let is_bare = |character: char| matches!(character, '\u{7f}'..='\u{9f}');
+    let mut printed = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        match is_bare(character) {
+            true => printed.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => printed.push(character),
+        }
+    }
+    printed.push('\n');
+    print(&printed)
 }
 
 /// Returns the outcome of writing to standard output.

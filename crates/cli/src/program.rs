@@ -35,7 +35,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
     if is_helper {
         return match Helper::try_parse_from(&words) {
             Ok(arguments) => finish(commands::mount::run_helper(&arguments), mount_helper::number),
-            Err(error) => refuse(&error, mount_helper::number(exit::Exit::Usage)),
+            Err(error) => refuse(&error, mount_helper::number),
         };
     }
     match command_line::parse(registry, &words) {
@@ -43,10 +43,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
             .map_or_else(|failure| finish(Err(failure), run_command::number), ExitCode::from),
         Ok(Invocation::Own(command)) => finish(run(&command), exit::Exit::number),
         Ok(Invocation::Layer(command, arguments)) => finish((command.run)(&arguments, &LayerHost), exit::Exit::number),
-        Err(error) if words.get(1).is_some_and(|word| word == "run") => {
-            refuse(&error, run_command::number(exit::Exit::Usage))
-        }
-        Err(error) => refuse(&error, exit::Exit::Usage.number()),
+        Err(error) if words.get(1).is_some_and(|word| word == "run") => refuse(&error, run_command::number),
+        Err(error) => refuse(&error, exit::Exit::number),
     }
 }
 
@@ -91,17 +89,18 @@ fn finish(outcome: Outcome, number: fn(exit::Exit) -> u8) -> ExitCode {
 }
 
 /// Prints the message of the command-line parser: help and the version unchanged, an error as one line like all others.
-fn refuse(error: &clap::Error, number: u8) -> ExitCode {
+fn refuse(error: &clap::Error, number: fn(exit::Exit) -> u8) -> ExitCode {
+    let usage = number(exit::Exit::Usage);
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let printed = error.print().and_then(|()| stdout().flush());
         return match printed {
-            _ if error.use_stderr() => ExitCode::from(number),
-            Err(cause) => finish(output::written(Err(cause)), |exit| exit.number()),
+            _ if error.use_stderr() => ExitCode::from(usage),
+            Err(cause) => finish(output::written(Err(cause)), number),
             Ok(()) => ExitCode::SUCCESS,
         };
     }
     commands::report(&Failure::new(exit::Exit::Usage, one_line(&error.to_string())));
-    ExitCode::from(number)
+    ExitCode::from(usage)
 }
 
 /// Returns the cause and the tips of the parser's message, without the usage below them.

@@ -27,11 +27,19 @@ pub(crate) struct RuntimeDirectory {
 
 impl RuntimeDirectory {
     /// Opens a directory that only its owner can write and search, without following a symlink.
-    fn open(path: PathBuf) -> Option<Self> {
+    ///
+    /// # Errors
+    /// Those of opening it; `None` if others could.
+    fn try_open(path: PathBuf) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
-        let status = file.metadata().ok()?;
-        (status.mode() & 0o077 == 0).then(|| Self { owner: status.uid(), file, path })
+        let file = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
+        let status = file.metadata()?;
+        Ok((status.mode() & 0o077 == 0).then(|| Self { owner: status.uid(), file, path }))
+    }
+
+    /// As [`RuntimeDirectory::try_open`], without the reason why it cannot be opened.
+    fn open(path: PathBuf) -> Option<Self> {
+        Self::try_open(path).ok().flatten()
     }
 
     /// As [`RuntimeDirectory::open`], but only if the caller owns it.
@@ -102,14 +110,13 @@ pub(crate) fn make() -> Outcome<RuntimeDirectory> {
     {
         return Err(failed(error.1));
     }
-    if let Some(directory) = RuntimeDirectory::open_own(path.clone()) {
-        return Ok(directory);
-    }
-    if let Err(error) = File::open(&path)
-        && matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-    {
-        let remedy = "raise the limit of open files (ulimit -n), or close some";
-        return Err(Failure::new(Exit::Failure, format!("cannot open {}: {error}; {remedy}", path.display())));
+    match RuntimeDirectory::try_open(path.clone()) {
+        Ok(Some(directory)) if directory.is_own() => return Ok(directory),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            let remedy = "raise the limit of open files (ulimit -n), or close some";
+            return Err(Failure::new(Exit::Failure, format!("cannot open {}: {error}; {remedy}", path.display())));
+        }
+        _ => {}
     }
     if path != tmp_path(geteuid()) {
         let message = format!("{} is not a directory that only you can access; remove it", path.display());

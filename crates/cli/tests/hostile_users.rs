@@ -6,13 +6,14 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock};
 use rustix::mount::MountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Scratch, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, wait_until};
@@ -273,17 +274,20 @@ fn a_directory_whose_name_others_have_taken_keeps_nobody_from_mounting() {
     let as_user = |words: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={}", user.id), format!("--regid={}", user.id), "--clear-groups".to_owned()]);
-        finish(command.arg(&program).args(words).env_remove("XDG_RUNTIME_DIR").current_dir("/").output())
+        let patience = ["timeout", "--signal=KILL", "20"];
+        command.args(patience).arg(&program).args(words).env_remove("XDG_RUNTIME_DIR").current_dir("/");
+        finish(command.output())
     };
-    // A directory, a link to one that is the user's own, and a file.
+    // A directory, a link to one that is the user's own, a file, and a FIFO, which nobody writes to.
     type Taker<'a> = &'a dyn Fn();
-    let takers: [Taker<'_>; 3] = [
+    let takers: [Taker<'_>; 4] = [
         &|| {
             fs::create_dir(&user.directory).unwrap();
             chown(&user.directory, Some(65_534), None).unwrap();
         },
         &|| symlink(&mount, &user.directory).unwrap(),
         &|| drop(File::create(&user.directory).unwrap()),
+        &|| rustix::fs::mknodat(CWD, &user.directory, FileType::Fifo, Mode::from(0o666), 0).unwrap(),
     ];
     for take in takers {
         User::remove(&user.directory);
@@ -593,9 +597,10 @@ fn a_users_mount_in_a_branch_keeps_nothing_else_from_being_checked_and_compared(
         return;
     }
     let scratch = Scratch::new();
-    for name in ["upper/home/theirs", "lower/home", "mount"] {
+    for name in ["upper/home/theirs", "upper/home/covers/x", "lower/home/covers", "mount"] {
         fs::create_dir_all(scratch.path(name)).unwrap();
     }
+    fs::write(scratch.path("upper/home/covers/.wh.x"), "").unwrap();
     fs::write(scratch.path("upper/home/.wh.mine"), "").unwrap();
     fs::write(scratch.path("upper/home/mine"), "").unwrap();
     let (upper, lower, mount) = (scratch.name("upper"), scratch.name("lower"), scratch.name("mount"));
@@ -611,7 +616,8 @@ fn a_users_mount_in_a_branch_keeps_nothing_else_from_being_checked_and_compared(
         server.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
         server
     };
-    let points = [scratch.name("upper/.wh..wh.plyfs/layers/1/home/other"), scratch.name("upper/home/theirs")];
+    let points = ["upper/.wh..wh.plyfs/layers/1/home/other", "upper/home/theirs", "lower/home/covers"];
+    let points = points.map(|point| scratch.name(point));
     let mut servers = points.each_ref().map(|point| silent(point));
     let differences = run(["snapshot", "diff", &mount, "first"]);
     run(["umount", &mount]).succeeded();
@@ -625,7 +631,8 @@ fn a_users_mount_in_a_branch_keeps_nothing_else_from_being_checked_and_compared(
     let is_named = |path: &str| checked.output.lines().any(|line| line.contains(path) && line.contains("not checked"));
     assert!(is_named("home/theirs") && is_named("layers/1/home/other"), "{checked:?}");
     assert!(checked.output.contains("mine stands beside its own whiteout"), "{checked:?}");
-    assert!(checked.code == 1 && checked.output.lines().count() == 3, "{checked:?}");
+    assert!(is_named("home/covers"), "{checked:?}");
+    assert!(checked.code == 1 && checked.output.lines().count() == 4, "{checked:?}");
 }
 
 /// Whatever the path of a mount point is, commands find its server, and print nothing of it that controls the terminal.
@@ -645,22 +652,31 @@ fn a_mount_point_with_control_characters_is_used_by_every_command() {
         assert!(!shown.contains(is_bad) && !shown.contains("\nplyfs: x"), "{words:?}: {shown:?}");
     };
     checked(&["mount", "mem:", &mount], 0);
-    for words in [
-        &["status", &mount][..],
+    let commands: [&[&str]; 11] = [
+        &["status", &mount],
         &["status"],
+        &["status", "--json"],
         &["stats", &mount],
         &["stats"],
+        &["stats", "--json"],
+        &["stats", "--prometheus"],
         &["log-level", &mount],
         &["top", "--times", "1", &mount],
-    ] {
-        checked(words, 0);
-    }
+        &["mount", "-o", "remount,ro", &mount],
+        &["mount", "-o", "remount,rw", &mount],
+    ];
+    commands.iter().for_each(|words| checked(words, 0));
+    checked(&["control", &mount, "mem", "nonsense"], 1);
+    checked(&["union", "list", &mount], 1);
     checked(&["mount", "-o", "remount,ro", &mount], 0);
     let held = File::open(&mount).unwrap();
     checked(&["umount", &mount], 12);
     drop(held);
     checked(&["umount", &mount], 0);
     checked(&["umount", &mount], 11);
+    fs::write(Path::new(&mount).join("hidden"), "").unwrap();
+    checked(&["mount", "mem:", &mount], 0);
+    checked(&["umount", &mount], 0);
 }
 
 /// Another user's server can say that it uses a branch; that keeps nobody but that user from checking it. Nor is a server
@@ -739,4 +755,14 @@ fn statistics_name_the_mounts_whose_servers_do_not_answer() {
     let result = run(["top", "--times", "1", "--interval", "0.1"]);
     assert!(result.output.contains(&mount), "{result:?}");
     run(["umount", &mount]).succeeded();
+    // One that answers is not silent where else it is mounted, nor if its path is not text.
+    let point = scratch.path("mount").join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&point).unwrap();
+    fs::create_dir(scratch.path("merged")).unwrap();
+    assert_eq!(finish(plyfs().args(["mount", "mem:"]).arg(&point).output()).code, 0);
+    rustix::mount::mount_bind(&point, scratch.path("merged")).unwrap();
+    let result = run(["stats"]);
+    rustix::mount::unmount(scratch.path("merged"), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(finish(plyfs().arg("umount").arg(&point).output()).code, 0);
+    assert!(result.code == 0 && result.errors.is_empty() && result.output.contains("mem:"), "{result:?}");
 }

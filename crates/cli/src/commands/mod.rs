@@ -28,7 +28,7 @@ use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::MountPoint;
 use crate::mount_table;
-pub(crate) use crate::output::{notify, print, report};
+pub(crate) use crate::output::{notify, print, print_json, report};
 use progress::ProgressLine;
 use stack::printable::printable;
 
@@ -48,7 +48,10 @@ fn send_command(mount: &Mount, command: Control) -> Outcome<String> {
 
 /// Returns whether a mount of any user is on this mount point.
 fn is_mounted(mount_point: &Path) -> bool {
-    mount_table::find_at(mount_point).is_some_and(|entry| entry.is_plyfs())
+    // Servers report it as text.
+    let is_there =
+        |entry: &mount_table::MountEntry| entry.mount_point.to_string_lossy() == mount_point.to_string_lossy();
+    mount_table::read().iter().rfind(|entry| is_there(entry)).is_some_and(mount_table::MountEntry::is_plyfs)
 }
 
 /// Returns the mount of Plyfs on this mount point, if the caller may end or change it, and its root.

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{not_running, print, printable, table_with_headings};
+use super::{not_running, print, print_json, printable, table_with_headings};
 use crate::arguments::Status;
 use crate::control::MountReport;
 use crate::control::client;
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Status) -> Outcome {
         return Err(not_running(mount_point));
     }
     match arguments.json {
-        true => print(&format!("{}\n", serde_json::to_string_pretty(&lines).unwrap_or_default())),
+        true => print_json(&lines),
         false if lines.is_empty() => print("no mounts\n"),
         false if arguments.mount_point.is_some() => print(&lines.iter().map(details).collect::<Vec<_>>().join("\n")),
         false => print(&format!("{}\n", table(&lines))),

@@ -19,6 +19,8 @@ use rustix::process::{Pid, geteuid};
 use serde_json::Value;
 
 use super::{JsonLines, MountReport, RESPONSE_TIMEOUT, Request, Response, StatisticsReport, send};
+use stack::printable::escaped;
+
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 use crate::runtime_directory::{self, RuntimeDirectory};
@@ -225,7 +227,7 @@ impl Mount {
 
     /// Sends a request and returns the answer; an error answer becomes a failure.
     fn exchange(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<Response> {
-        let name = &self.report.mount_point;
+        let name = &escaped(&self.report.mount_point);
         match request_with_progress(&self.stream, request, RESPONSE_TIMEOUT, progress) {
             Ok(Response::Error(message)) => Err(Failure::from_lines(Exit::Failure, &format!("{name}: {message}"))),
             Ok(response) => Ok(response),

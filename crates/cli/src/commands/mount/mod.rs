@@ -6,7 +6,7 @@ mod server;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use crate::arguments::{Helper, Mount};
@@ -190,8 +190,7 @@ fn is_in_use(directory: &MountPoint) -> bool {
 fn warn(job: &MountJob) {
     if job.hides {
         let mount_point = job.plan.mount_point.display();
-        let warning = format!("{mount_point} is not empty; the mount hides its contents");
-        let _ = writeln!(io::stderr(), "plyfs: warning: {warning}");
+        super::notify(&format_args!("warning: {mount_point} is not empty; the mount hides its contents"));
     }
 }
 

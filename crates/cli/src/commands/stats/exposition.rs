@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::mount_statistics::{Activity, MountStatistics, RequestStatistics};
 use crate::front_end::LatencyHistogram;
+use stack::printable::printable;
 
 /// Number of buckets of a histogram, with the upper bounds 1 µs, 2 µs, 4 µs, up to just above 16 s.
 const BUCKET_COUNT: u32 = 25;
@@ -108,7 +109,7 @@ fn buckets(times: &LatencyHistogram) -> Vec<(f64, u64)> {
 
 /// Returns the value of a label with its special characters escaped, since the encoder writes it unchanged.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    printable(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod json;
 mod mount_statistics;
 pub(crate) mod table;
 
-use super::{print, report};
+use super::{print, print_json, report};
 use crate::arguments::Stats;
 use crate::exit::{Exit, Failure, Outcome};
 use json::MountJson;
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Stats) -> Outcome {
         print(&exposition::text(mounts))?;
     } else if arguments.json {
         let lines: Vec<MountJson<'_>> = mounts.iter().map(MountJson::of).collect();
-        print(&format!("{}\n", serde_json::to_string_pretty(&lines).unwrap_or_default()))?;
+        print_json(&lines)?;
     } else if !has_none {
         print(&mounts.iter().map(table::format_mount).collect::<Vec<_>>().join("\n"))?;
     } else if !is_silent {

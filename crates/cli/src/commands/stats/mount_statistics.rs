@@ -10,7 +10,7 @@ use crate::control::client::{self, Mount};
 use crate::control::{MountReport, StatisticsReport};
 use crate::exit::{Failure, Outcome};
 use crate::front_end::LatencyHistogram;
-use crate::mount_table;
+use crate::mount_table::{self, MountEntry};
 
 /// A mount and its statistics.
 pub(crate) struct MountStatistics {
@@ -67,11 +67,14 @@ pub(crate) fn collect_all(mount_point: Option<&Path>) -> Outcome<CollectedStatis
         return Ok(CollectedStatistics { mounts, failures: Vec::new() });
     }
     let mut silent = mount_table::read();
-    silent.retain(|entry| entry.is_plyfs() && !is_of_another_user(entry));
+    silent.retain(MountEntry::is_plyfs);
     let mut collected = CollectedStatistics { mounts: Vec::new(), failures: Vec::new() };
     for mount in client::mounts() {
         let path = PathBuf::from(&mount.report.mount_point);
-        silent.retain(|entry| entry.mount_point != path);
+        let is_it = |entry: &MountEntry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
+        // It may be mounted elsewhere, too.
+        let devices: Vec<u64> = silent.iter().filter(|entry| is_it(entry)).map(|entry| entry.device).collect();
+        silent.retain(|entry| !devices.contains(&entry.device));
         match MountStatistics::query(mount) {
             Ok(counted) => collected.mounts.push(counted),
             Err(failure) if is_mounted(&path) => collected.failures.push(failure),
@@ -79,7 +82,7 @@ pub(crate) fn collect_all(mount_point: Option<&Path>) -> Outcome<CollectedStatis
             Err(_) => {}
         }
     }
-    silent.retain(|entry| is_mounted(&entry.mount_point));
+    silent.retain(|entry| !is_of_another_user(entry) && is_mounted(&entry.mount_point));
     collected.failures.extend(silent.iter().map(|entry| not_running(&entry.mount_point)));
     Ok(collected)
 }
