@@ -1,6 +1,6 @@
 //! Inodes: one object in memory, its lock, and the state that the lock guards.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use vnode::{
     Attributes, Caller, Cookie, Device, Entry, Errno, FileKind, Handle, InodeNumber, LockTable, Result, Timestamp,
@@ -28,7 +28,7 @@ const SHORT_TARGET_MAX: usize = 127;
 ///
 /// Invariant of locking: no thread waits for an inode's lock while holding that of one of its descendants, of its links (for
 /// non-directories: directories come first), or of a file with a higher number. Two directories are locked together only
-/// with their parent, or under the volume's rename lock with ancestors first.
+/// with their parent, or under the volume's rename lock, where the second is not waited for.
 pub(crate) struct Inode {
     pub(crate) volume: Arc<Volume<Inode>>,
     pub(crate) number: InodeNumber,
@@ -128,6 +128,15 @@ impl Inode {
     /// Locks the state for writing.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the state for writing, if nobody holds its lock.
+    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, State>> {
+        match self.state.try_write() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Runs `action` on the table of advisory locks, which is created on first use.

@@ -13,28 +13,27 @@ struct LockedParents<'a> {
     from: RwLockWriteGuard<'a, State>,
     /// `None` if it is the source's directory.
     to: Option<RwLockWriteGuard<'a, State>>,
-    /// Inode numbers from the source's (target's) directory up to the root; empty if both are in one directory.
+    /// Inode numbers from the source's (target's) directory up to the root; empty if both are in one directory, and only the
+    /// directory's own if no other can be the target (the source).
     from_ancestors: Vec<InodeNumber>,
     to_ancestors: Vec<InodeNumber>,
     _renames: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a> LockedParents<'a> {
-    fn lock(from: &'a Inode, to: &'a Inode) -> Self {
+    fn lock((from, name): (&'a Inode, Name<'_>), (to, to_name): (&'a Inode, Name<'_>), mode: RenameMode) -> Self {
         if from.number == to.number {
             return Self { from: from.write(), to: None, from_ancestors: vec![], to_ancestors: vec![], _renames: None };
         }
         let renames = from.volume.lock_renames();
-        let (from_ancestors, to_ancestors) = (ancestor_numbers(from), ancestor_numbers(to));
-        let from_first =
-            to_ancestors.contains(&from.number) || (!from_ancestors.contains(&to.number) && from.number < to.number);
-        let (from, to) = if from_first {
-            let from = from.write();
-            (from, to.write())
-        } else {
-            let to = to.write();
-            (from.write(), to)
+        // From here on no directory moves: one without directories in it has neither of these in it, and the way up from both, which
+        // may be long, need not be taken.
+        let may_nest = mode == RenameMode::Exchange || from.has_subdirectories(name) || to.has_subdirectories(to_name);
+        let (from_ancestors, to_ancestors) = match may_nest {
+            true => (ancestor_numbers(from), ancestor_numbers(to)),
+            false => (vec![from.number], vec![to.number]),
         };
+        let (from, to) = lock_both(from, to);
         Self { from, to: Some(to), from_ancestors, to_ancestors, _renames: Some(renames) }
     }
 
@@ -44,6 +43,23 @@ impl<'a> LockedParents<'a> {
 
     fn to_mut(&mut self) -> &mut State {
         self.to.as_deref_mut().unwrap_or(&mut self.from)
+    }
+}
+
+/// Locks two directories, of which either may be in the other: never waits for one while it holds the other.
+fn lock_both<'a>(one: &'a Inode, other: &'a Inode) -> (RwLockWriteGuard<'a, State>, RwLockWriteGuard<'a, State>) {
+    loop {
+        let first = one.write();
+        if let Some(second) = other.try_write() {
+            return (first, second);
+        }
+        drop(first);
+        let second = other.write();
+        if let Some(first) = one.try_write() {
+            return (first, second);
+        }
+        drop(second);
+        std::thread::yield_now();
     }
 }
 
@@ -83,7 +99,7 @@ impl Inode {
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
-        let mut parents = LockedParents::lock(self, to);
+        let mut parents = LockedParents::lock((self, name), (to, to_name), mode);
         parents.to().directory()?;
         let sources = search(&parents.from, caller)?;
         let targets = search(parents.to(), caller)?;
@@ -109,6 +125,12 @@ impl Inode {
                 self.replace(&mut parents, &mut objects, (name, &source, whiteout), (to, to_name))
             }
         }
+    }
+
+    /// Returns whether the object of a name in this directory is a directory with others in it.
+    fn has_subdirectories(&self, name: Name<'_>) -> bool {
+        let found = self.read().directory().ok().and_then(|directory| Some(directory.get(name)?.inode.clone()));
+        found.is_some_and(|inode| inode.kind == FileKind::Directory && inode.read().metadata.nlink > 2)
     }
 
     /// Moves the source over the target, or to a new name, and leaves the whiteout, if any.

@@ -109,7 +109,8 @@ fn buckets(times: &LatencyHistogram) -> Vec<(f64, u64)> {
 
 /// Returns the value of a label with its special characters escaped, since the encoder writes it unchanged.
 fn escaped(text: &str) -> String {
-    printable(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let lines: Vec<String> = text.split('\n').map(printable).collect();
+    lines.join("\n").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
