@@ -31,6 +31,11 @@ impl MountEntry {
     pub(crate) fn is_plyfs(&self) -> bool {
         self.kind == "fuse.plyfs"
     }
+
+    /// Returns whether a server's report is of this mount point. Reports are text, which not all paths are.
+    pub(crate) fn is_reported_as(&self, mount_point: &str) -> bool {
+        self.mount_point.to_string_lossy() == mount_point
+    }
 }
 
 /// Returns all mounts, in the order in which they were made.

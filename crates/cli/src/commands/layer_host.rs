@@ -40,7 +40,7 @@ impl CommandHost for LayerHost {
                 Ok(text) => text,
                 // Such as that its stack has no such member; or the mount has ended meanwhile, and a server that still ends has a
                 // claim on the branches that it may change.
-                Err(failure) if failure.exit != Exit::NoAnswer || !is_mounted(mount.report.mount_point.as_ref()) => {
+                Err(failure) if failure.exit != Exit::NoAnswer || !is_mounted(&mount.report.mount_point) => {
                     String::new()
                 }
                 Err(failure) => {

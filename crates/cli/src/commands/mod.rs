@@ -21,6 +21,7 @@ use std::path::Path;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use stack::printable::printable;
 use vnode::Control;
 
 use crate::control::Request;
@@ -30,7 +31,6 @@ use crate::front_end::MountPoint;
 use crate::mount_table;
 pub(crate) use crate::output::{notify, print, print_json, report};
 use progress::ProgressLine;
-use stack::printable::printable;
 
 /// Returns the running mount on this path.
 fn find_running(path: &Path) -> Outcome<Mount> {
@@ -46,12 +46,10 @@ fn send_command(mount: &Mount, command: Control) -> Outcome<String> {
     mount.text_with_progress(&request, &mut |objects| line.show(objects))
 }
 
-/// Returns whether a mount of any user is on this mount point.
-fn is_mounted(mount_point: &Path) -> bool {
-    // Servers report it as text.
-    let is_there =
-        |entry: &mount_table::MountEntry| entry.mount_point.to_string_lossy() == mount_point.to_string_lossy();
-    mount_table::read().iter().rfind(|entry| is_there(entry)).is_some_and(mount_table::MountEntry::is_plyfs)
+/// Returns whether a mount of any user is on the mount point that a server's report names.
+fn is_mounted(mount_point: &str) -> bool {
+    let table = mount_table::read();
+    table.iter().rfind(|entry| entry.is_reported_as(mount_point)).is_some_and(mount_table::MountEntry::is_plyfs)
 }
 
 /// Returns the mount of Plyfs on this mount point, if the caller may end or change it, and its root.

@@ -69,8 +69,7 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
     let mut table = mount_table::read();
     table.retain(|entry| entry.is_plyfs() && wanted.is_none_or(|wanted| entry.mount_point == wanted));
     let answering = client::mounts_on(wanted).into_iter().map(|mount| {
-        let is_listed =
-            |entry: &mount_table::MountEntry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
+        let is_listed = |entry: &mount_table::MountEntry| entry.is_reported_as(&mount.report.mount_point);
         let is_elsewhere = has_other_mount_namespace(mount.report.pid);
         let state =
             if is_elsewhere || table.iter().any(is_listed) { MountState::Serving } else { MountState::Detached };

@@ -17,10 +17,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
 use rustix::process::{Pid, geteuid};
 use serde_json::Value;
-
-use super::{JsonLines, MountReport, RESPONSE_TIMEOUT, Request, Response, StatisticsReport, send};
 use stack::printable::escaped;
 
+use super::{JsonLines, MountReport, RESPONSE_TIMEOUT, Request, Response, StatisticsReport, send};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 use crate::runtime_directory::{self, RuntimeDirectory};

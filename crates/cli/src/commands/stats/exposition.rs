@@ -10,10 +10,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use stack::printable::printable;
 
 use super::mount_statistics::{Activity, MountStatistics, RequestStatistics};
 use crate::front_end::LatencyHistogram;
-use stack::printable::printable;
 
 /// Number of buckets of a histogram, with the upper bounds 1 µs, 2 µs, 4 µs, up to just above 16 s.
 const BUCKET_COUNT: u32 = 25;
@@ -109,8 +109,8 @@ fn buckets(times: &LatencyHistogram) -> Vec<(f64, u64)> {
 
 /// Returns the value of a label with its special characters escaped, since the encoder writes it unchanged.
 fn escaped(text: &str) -> String {
-    let lines: Vec<String> = text.split('\n').map(printable).collect();
-    lines.join("\n").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let escaped = |line: &str| printable(line).replace('\\', "\\\\").replace('"', "\\\"");
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\\n")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::commands::{find_running, is_mounted, is_of_another_user, not_running};
@@ -70,19 +70,19 @@ pub(crate) fn collect_all(mount_point: Option<&Path>) -> Outcome<CollectedStatis
     silent.retain(MountEntry::is_plyfs);
     let mut collected = CollectedStatistics { mounts: Vec::new(), failures: Vec::new() };
     for mount in client::mounts() {
-        let path = PathBuf::from(&mount.report.mount_point);
-        let is_it = |entry: &MountEntry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
+        let name = mount.report.mount_point.clone();
         // It may be mounted elsewhere, too.
-        let devices: Vec<u64> = silent.iter().filter(|entry| is_it(entry)).map(|entry| entry.device).collect();
+        let reported = silent.iter().filter(|entry| entry.is_reported_as(&name));
+        let devices: Vec<u64> = reported.map(|entry| entry.device).collect();
         silent.retain(|entry| !devices.contains(&entry.device));
         match MountStatistics::query(mount) {
             Ok(counted) => collected.mounts.push(counted),
-            Err(failure) if is_mounted(&path) => collected.failures.push(failure),
+            Err(failure) if is_mounted(&name) => collected.failures.push(failure),
             // It has ended in the meantime.
             Err(_) => {}
         }
     }
-    silent.retain(|entry| !is_of_another_user(entry) && is_mounted(&entry.mount_point));
+    silent.retain(|entry| !is_of_another_user(entry) && is_mounted(&entry.mount_point.to_string_lossy()));
     collected.failures.extend(silent.iter().map(|entry| not_running(&entry.mount_point)));
     Ok(collected)
 }

@@ -53,8 +53,9 @@ fn remove_link_entry(state: &VnodeRef, copy: &Entry) -> Result<()> {
     if copy.attributes.is_directory() || copy.attributes.nlink < 2 {
         return Ok(());
     }
-    let Some(links) = state_directory::find_own(state, state_directory::LINKS)? else { return Ok(()) };
-    let links = links.vnode;
+    let Some(Entry { vnode: links, .. }) = state_directory::find_own(state, state_directory::LINKS)? else {
+        return Ok(());
+    };
     let mut found = Vec::new();
     links.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
         if entry.ino == copy.attributes.ino {

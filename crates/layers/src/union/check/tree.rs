@@ -80,6 +80,7 @@ impl BranchCheck<'_> {
         Ok(())
     }
 
+    /// Checks a file, or the marks of a directory, which is then to be checked.
     fn check_object(
         &mut self,
         checked: &CheckedDirectory,

@@ -71,7 +71,8 @@ fn failure(error: CheckError) -> Failure {
     match error {
         CheckError::InUse(_) => Failure::new(Exit::Busy, error),
         CheckError::Refused(_, Refusal::StateOfOthers) => {
-            let remedy = "check it as the user who owns that directory, or look into it and give it and what is directly in it to yours";
+            let remedy = "check it as the user who owns that directory, or look into it and \
+                          give it and what is directly in it to yours";
             Failure::new(Exit::Permission, format!("{error}; {remedy}"))
         }
         CheckError::Refused(_, Refusal::LaterVersion) => {
@@ -124,6 +125,7 @@ fn check_not_mounted(branches: &[Branch], host: &dyn CommandHost) -> Outcome {
     Ok(())
 }
 
+/// Returns the uid of the owner of a branch, if its root can be read.
 fn owner(branch: &Branch) -> Option<u32> {
     branch.file_system.root().getattr(&Caller::server()).ok().map(|attributes| attributes.uid)
 }
