@@ -2,8 +2,9 @@
 
 mod support;
 
-use plyfs_frontends::fuse::{Mount, MountError, MountFlags, MountOptions, UnmountMode};
+use plyfs_frontends::fuse::{Mount, MountError, MountFlags, MountOptions, MountPoint, UnmountMode};
 use rustix::fs::OFlags;
+use rustix::mount::{MountFlags as KernelFlags, UnmountFlags};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -1200,6 +1201,35 @@ fn unmount_ends_threads_and_releases_open_files() {
     assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
     assert_eq!(released.load(Ordering::SeqCst), 1);
     assert_eq!(mounted.mount.workers(), 0);
+}
+
+#[test]
+fn the_next_mount_with_its_number_is_not_unmounted() {
+    let Some(mounted) = mount_memory() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let (kept, other) = (scratch.path().join("kept"), scratch.path().join("other"));
+    for path in [&kept, &other] {
+        fs::create_dir(path).unwrap();
+    }
+    let number = |path: &Path| MountPoint::open(path).unwrap().mount();
+    let own = number(mounted.mount.mount_point());
+    // The file system is in use after its mount is gone.
+    rustix::mount::mount_bind(mounted.mount.mount_point(), &kept).unwrap();
+    rustix::mount::unmount(mounted.mount.mount_point(), UnmountFlags::empty()).unwrap();
+    let mut covered = 0;
+    while covered == 0 || number(&other) != own {
+        assert!(covered < 500, "the number {own} is not given again");
+        rustix::mount::mount("none", &other, "tmpfs", KernelFlags::empty(), c"size=64k").unwrap();
+        covered += 1;
+    }
+    for mode in [UnmountMode::Clean, UnmountMode::Lazy, UnmountMode::Abort] {
+        mounted.mount.unmount(mode).unwrap();
+        assert_eq!(number(&other), own, "{mode:?}");
+    }
+    (0..covered).for_each(|_| rustix::mount::unmount(&other, UnmountFlags::DETACH).unwrap());
+    assert!(!mounted.mount.wait_timeout(Duration::ZERO), "still served");
+    rustix::mount::unmount(&kept, UnmountFlags::empty()).unwrap();
+    assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
 }
 
 #[test]

@@ -372,7 +372,7 @@ fn guest(results: &Path) -> Job {
             // The guest ends by itself before the host kills it.
             ("GUEST_SECONDS".to_owned(), Some((GUEST_LIMIT.as_secs() - 120).to_string())),
             // Its only CPU is emulated, and others on this machine compete for theirs.
-            ("PLYFS_SUITE_PATIENCE".to_owned(), Some("900".to_owned())),
+            ("PLYFS_SUITE_PATIENCE".to_owned(), Some("1800".to_owned())),
         ],
         ..command("Linux 6.1", "scripts/guest".into(), &arguments)
     }

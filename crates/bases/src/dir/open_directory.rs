@@ -100,8 +100,7 @@ impl Directory {
             }
             _ => {}
         }
-        let mut buffer = leftover.map_or_else(Vec::new, |leftover| leftover.buffer);
-        buffer.resize(BUFFER_BYTES, 0);
+        let mut buffer = leftover.map_or_else(|| vec![0; BUFFER_BYTES], |leftover| leftover.buffer);
         let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         if position.take() != Some(offset) {
             rustix::fs::seek(&self.descriptor, SeekFrom::Start(offset)).map_err(errno)?;

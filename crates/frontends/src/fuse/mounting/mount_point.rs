@@ -4,7 +4,7 @@
 use super::flags::MountFlags;
 use super::helper::unmount_by_helper;
 use procfs::{DescriptorPath, mount_id, mount_table};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::borrow::Cow;
@@ -24,6 +24,9 @@ pub enum UnmountMode {
     /// Detaches the mount, and aborts requests in flight and open files.
     Abort,
 }
+
+/// `STATX_MNT_ID_UNIQUE` of statx(2).
+const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// Flags that open a directory without involving its file system, which may hang.
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -68,6 +71,14 @@ impl MountPoint {
     /// Returns the kernel's id of the mount that contains the directory: the first field of its line in proc_pid_mountinfo(5).
     pub fn mount(&self) -> u64 {
         self.mount
+    }
+
+    /// Returns the kernel's id of that mount that no other mount ever has; `None` before Linux 6.8. No file system is asked for
+    /// anything.
+    fn unique_mount(&self) -> Option<u64> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(&self.descriptor, c"", flags, UNIQUE_MOUNT).ok()?;
+        (found.stx_mask & UNIQUE_MOUNT.bits() != 0).then_some(found.stx_mnt_id)
     }
 
     /// Returns a path that leads to the directory, whatever is renamed: valid in this process, as long as the value lives.
@@ -168,6 +179,42 @@ impl ListedMount {
     /// Returns whether the mount has this file-system type.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.kind == OsStr::new(kind)
+    }
+}
+
+/// What tells a mount from all others. The kernel gives the id of a mount that is gone to the next one, at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MountIdentity {
+    number: u64,
+    device: u64,
+    /// The id that is not given again, where there is one.
+    unique: Option<u64>,
+}
+
+impl MountIdentity {
+    /// Returns the identity of a mount that this process has just made.
+    pub(crate) fn of(listed: &ListedMount) -> Self {
+        let point = MountPoint::open_listed(&listed.path).ok().filter(|point| point.mount() == listed.mount);
+        let unique = point.and_then(|point| point.unique_mount());
+        Self { number: listed.mount, device: listed.device, unique }
+    }
+
+    /// Unmounts the mount, at whatever path it is by now. One that is not in the tree was detached earlier, and is served until
+    /// nobody uses it any more.
+    ///
+    /// # Errors
+    /// As [`MountPoint::unmount`].
+    pub(crate) fn unmount(&self, mode: UnmountMode) -> io::Result<()> {
+        let is_it = |listed: &ListedMount| (listed.mount, listed.device) == (self.number, self.device);
+        let Some(listed) = listed_mounts().into_iter().find(is_it) else { return Ok(()) };
+        let point = MountPoint::open_listed(&listed.path)?;
+        if point.mount() != self.number {
+            return Err(Errno::BUSY.into());
+        }
+        match (self.unique, point.unique_mount()) {
+            (Some(own), Some(found)) if own != found => Ok(()),
+            _ => point.unmount(mode),
+        }
     }
 }
 

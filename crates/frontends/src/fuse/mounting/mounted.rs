@@ -4,8 +4,7 @@ use super::decisions::CurrentDecisions;
 use super::error::{MountError, mount_point_error};
 use super::flags::MountFlags;
 use super::mount::{self, MountParameters};
-use super::mount_point::UnmountMode;
-use super::mount_point::{ListedMount, MountPoint, listed_mounts};
+use super::mount_point::{ListedMount, MountIdentity, MountPoint, UnmountMode};
 use super::options::{Decisions, MountOptions, TURNED_OFF, Uring, decide};
 use crate::fuse::caching::expiry::ExpiryQueue;
 use crate::fuse::caching::inner_mounts::InnerMounts;
@@ -32,8 +31,7 @@ use vnode::{FileSystemRef, Notifier};
 /// is in use.
 pub struct Mount {
     mount_point: PathBuf,
-    /// The kernel's id of the mount.
-    number: u64,
+    identity: MountIdentity,
     decisions: Decisions,
     dispatcher: Arc<Dispatcher>,
     session: Session<Dispatcher>,
@@ -87,8 +85,8 @@ impl Mount {
         let served = served.and_then(|served| unmet_requirement(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics, notifier)) => Ok(Mount {
+                identity: MountIdentity::of(&listed),
                 mount_point: listed.path,
-                number: listed.mount,
                 decisions,
                 dispatcher,
                 session,
@@ -96,7 +94,7 @@ impl Mount {
                 _notifier: notifier,
             }),
             Err(error) => {
-                if let Err(left) = unmount(listed.mount, UnmountMode::Abort) {
+                if let Err(left) = MountIdentity::of(&listed).unmount(UnmountMode::Abort) {
                     tracing::error!(%left, "a mount that cannot be served stays on {}", listed.path.display());
                 }
                 Err(error)
@@ -192,19 +190,8 @@ impl Mount {
         if self.session.workers() == 0 {
             return Ok(());
         }
-        unmount(self.number, mode)
+        self.identity.unmount(mode)
     }
-}
-
-/// Unmounts the mount with this id, at whatever path it is by now. A mount that is not in the tree was detached earlier, and
-/// is served until nobody uses it any more.
-fn unmount(number: u64, mode: UnmountMode) -> io::Result<()> {
-    let Some(listed) = listed_mounts().into_iter().find(|listed| listed.mount == number) else { return Ok(()) };
-    let point = MountPoint::open_listed(&listed.path)?;
-    if point.mount() != number {
-        return Err(io::Error::from_raw_os_error(libc::EBUSY));
-    }
-    point.unmount(mode)
 }
 
 impl Drop for Mount {
