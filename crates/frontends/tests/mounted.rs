@@ -1203,33 +1203,46 @@ fn unmount_ends_threads_and_releases_open_files() {
     assert_eq!(mounted.mount.workers(), 0);
 }
 
+/// A directory on which a test mounts, which is unmounted whatever becomes of the test.
+struct TestMountPoint(tempfile::TempDir);
+
+impl Drop for TestMountPoint {
+    fn drop(&mut self) {
+        while rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH).is_ok() {}
+    }
+}
+
 #[test]
 fn the_next_mount_with_its_number_is_not_unmounted() {
-    let Some(mounted) = mount_memory() else { return };
-    let scratch = tempfile::tempdir().unwrap();
-    let (kept, other) = (scratch.path().join("kept"), scratch.path().join("other"));
-    for path in [&kept, &other] {
-        fs::create_dir(path).unwrap();
-    }
+    /// Number of mounts in a row among which the number should be. Others that mount at the same time may take it.
+    const MOUNTS: usize = 50;
     let number = |path: &Path| MountPoint::open(path).unwrap().mount();
-    let own = number(mounted.mount.mount_point());
-    // The file system is in use after its mount is gone.
-    rustix::mount::mount_bind(mounted.mount.mount_point(), &kept).unwrap();
-    rustix::mount::unmount(mounted.mount.mount_point(), UnmountFlags::empty()).unwrap();
-    let mut covered = 0;
-    while covered == 0 || number(&other) != own {
-        assert!(covered < 500, "the number {own} is not given again");
-        rustix::mount::mount("none", &other, "tmpfs", KernelFlags::empty(), c"size=64k").unwrap();
-        covered += 1;
+    for _ in 0..20 {
+        let Some(mounted) = mount_memory() else { return };
+        let own = number(mounted.mount.mount_point());
+        let (kept, other) =
+            (TestMountPoint(tempfile::tempdir().unwrap()), TestMountPoint(tempfile::tempdir().unwrap()));
+        let (kept_path, other_path) = (kept.0.path(), other.0.path());
+        // The file system is in use after its mount is gone.
+        rustix::mount::mount_bind(mounted.mount.mount_point(), kept_path).unwrap();
+        rustix::mount::unmount(mounted.mount.mount_point(), UnmountFlags::empty()).unwrap();
+        let is_given_again = (0..MOUNTS).any(|_| {
+            rustix::mount::mount("none", other_path, "tmpfs", KernelFlags::empty(), c"size=64k").unwrap();
+            number(other_path) == own
+        });
+        if !is_given_again {
+            continue;
+        }
+        for mode in [UnmountMode::Clean, UnmountMode::Lazy, UnmountMode::Abort] {
+            mounted.mount.unmount(mode).unwrap();
+            assert_eq!(number(other_path), own, "{mode:?}");
+        }
+        assert!(!mounted.mount.wait_timeout(Duration::ZERO), "still served");
+        rustix::mount::unmount(kept_path, UnmountFlags::empty()).unwrap();
+        assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
+        return;
     }
-    for mode in [UnmountMode::Clean, UnmountMode::Lazy, UnmountMode::Abort] {
-        mounted.mount.unmount(mode).unwrap();
-        assert_eq!(number(&other), own, "{mode:?}");
-    }
-    (0..covered).for_each(|_| rustix::mount::unmount(&other, UnmountFlags::DETACH).unwrap());
-    assert!(!mounted.mount.wait_timeout(Duration::ZERO), "still served");
-    rustix::mount::unmount(&kept, UnmountFlags::empty()).unwrap();
-    assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
+    panic!("the kernel did not give a number again");
 }
 
 #[test]

@@ -80,12 +80,14 @@ impl Mount {
             max_read: options.max_read,
             cover_fuse: options.over,
         })?;
+        // At once: the kernel would give its number to another mount if somebody unmounted it meanwhile.
+        let identity = MountIdentity::of(&listed);
         let device = Arc::new(device);
         let served = serve(file_system, &device, &listed, options, &mut decisions);
         let served = served.and_then(|served| unmet_requirement(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics, notifier)) => Ok(Mount {
-                identity: MountIdentity::of(&listed),
+                identity,
                 mount_point: listed.path,
                 decisions,
                 dispatcher,
@@ -94,7 +96,7 @@ impl Mount {
                 _notifier: notifier,
             }),
             Err(error) => {
-                if let Err(left) = MountIdentity::of(&listed).unmount(UnmountMode::Abort) {
+                if let Err(left) = identity.unmount(UnmountMode::Abort) {
                     tracing::error!(%left, "a mount that cannot be served stays on {}", listed.path.display());
                 }
                 Err(error)
