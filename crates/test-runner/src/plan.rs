@@ -65,7 +65,7 @@ const PROGRAM_EXTENTS: &[ProgramExtent] = &[
         variable: "FAULTS_SHARE",
         quick: Some("31"),
         all: None,
-        omitted: "thirty of thirty-one operations on stacks over file systems whose calls fail in turn",
+        omitted: "thirty of thirty-one operations on unions, descriptions and stacks of two layers whose calls below fail in turn",
     },
     ProgramExtent {
         program: "suite hostile",

@@ -21,9 +21,21 @@ fn rename_unused(caller: &Caller, directory: &VnodeRef, name: Name<'_>, to_name:
     }
 }
 
-/// Returns whether this name leads to this object.
+/// Checks that this name leads to this object.
+///
+/// # Errors
+/// `ENOTEMPTY` if it does not: others have made something in its place. Those of the look-up.
+fn check_leads_to(directory: &VnodeRef, name: Name<'_>, object: &VnodeRef) -> Result<()> {
+    match directory.lookup(&Caller::server(), name) {
+        Ok(entry) if entry.vnode.handle() == object.handle() => Ok(()),
+        Ok(_) | Err(Errno::ENOENT) => Err(Errno::ENOTEMPTY),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether this name certainly leads to this object.
 fn leads_to(directory: &VnodeRef, name: Name<'_>, object: &VnodeRef) -> bool {
-    directory.lookup(&Caller::server(), name).is_ok_and(|entry| entry.vnode.handle() == object.handle())
+    check_leads_to(directory, name, object).is_ok()
 }
 
 /// A directory that is emptied: its name in the one before, and the entries that are left, with whether they may be directories.
@@ -103,12 +115,14 @@ impl<L: Layer> LayerVnode<L> {
         replace: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let (directory, temporary) = (entry.directory(), temporary_name(self.layer().kind())?);
-        rename_unused(lower_caller, directory, entry.name(), temporary.as_name())?;
+        match rename_unused(lower_caller, directory, entry.name(), temporary.as_name()) {
+            // It may have been renamed all the same.
+            Err(error) if !leads_to(directory, temporary.as_name(), victim) => return Err(error),
+            _ => {}
+        }
         // What another program has made there meanwhile is not lost.
-        let checked = match leads_to(directory, temporary.as_name(), victim) {
-            true => self.check_removable(lower_caller, victim),
-            false => Err(Errno::ENOTEMPTY),
-        };
+        let checked = check_leads_to(directory, temporary.as_name(), victim)
+            .and_then(|()| self.check_removable(lower_caller, victim));
         if let Err(error) = checked.and_then(|()| replace()) {
             rename_unused(lower_caller, directory, temporary.as_name(), entry.name())?;
             return Err(error);
@@ -133,22 +147,21 @@ impl<L: Layer> LayerVnode<L> {
         let lower_caller = self.layer().map_caller(caller).uncancelled();
         let rename = |mode| from.directory().rename(&lower_caller, from.name(), to.directory(), to.name(), mode);
         match rename(RenameMode::Exchange) {
-            Ok(()) => {
-                let removed = match leads_to(from.directory(), from.name(), victim) {
-                    true => self.set_aside(&lower_caller, from, victim, || Ok(())),
-                    false => Err(Errno::ENOTEMPTY),
-                };
+            // Who may replace a directory may not always write to it, as moving it to another one needs.
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EACCES) => {
+                self.set_aside(&lower_caller, to, victim, || rename(RenameMode::Replace))
+            }
+            Err(error) if !leads_to(from.directory(), from.name(), victim) => Err(error),
+            // They may have been exchanged all the same.
+            _ => {
+                let removed = check_leads_to(from.directory(), from.name(), victim)
+                    .and_then(|()| self.set_aside(&lower_caller, from, victim, || Ok(())));
                 if let Err(error) = removed {
                     rename(RenameMode::Exchange)?;
                     return Err(error);
                 }
                 Ok(())
             }
-            // Who may replace a directory may not always write to it, as moving it to another one needs.
-            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EACCES) => {
-                self.set_aside(&lower_caller, to, victim, || rename(RenameMode::Replace))
-            }
-            Err(error) => Err(error),
         }
     }
 
