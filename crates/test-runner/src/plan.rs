@@ -220,7 +220,7 @@ const JOB_WEIGHTS: &[(&str, u32)] = &[
 const QUICK_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Ends what hangs. The heaviest programs compete for two CPUs for most of an hour.
 const ALL_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
-/// The guest runs the mounted tests sequentially on an emulated CPU, in three quarters of an hour when nothing else runs.
+/// The guest runs the mounted tests sequentially on an emulated CPU, in about an hour when nothing else runs.
 const GUEST_LIMIT: Duration = Duration::from_secs(150 * 60);
 
 /// Variables with which a developer replays a test or examines a part of it. They are not set in a full run.

@@ -38,6 +38,11 @@ fn leads_to(directory: &VnodeRef, name: Name<'_>, object: &VnodeRef) -> bool {
     check_leads_to(directory, name, object).is_ok()
 }
 
+/// Returns the result of a rename, which may have been made although it reports an error: then this name leads to this object.
+fn unless_made(renamed: Result<()>, directory: &VnodeRef, name: Name<'_>, object: &VnodeRef) -> Result<()> {
+    renamed.or_else(|error| if leads_to(directory, name, object) { Ok(()) } else { Err(error) })
+}
+
 /// A directory that is emptied: its name in the one before, and the entries that are left, with whether they may be directories.
 struct Emptied {
     directory: VnodeRef,
@@ -64,15 +69,14 @@ impl<L: Layer> LayerVnode<L> {
         let placed = self
             .fill(&made, caller)
             .and_then(|()| rename_unused(&lower_caller.uncancelled(), directory, temporary.as_name(), name));
-        match placed {
-            // It may have been renamed all the same.
-            Err(error) if !leads_to(directory, name, &made.vnode) => {
+        match unless_made(placed, directory, name, &made.vnode) {
+            Err(error) => {
                 if leads_to(directory, temporary.as_name(), &made.vnode) {
                     self.dispose(directory, temporary.as_name(), &made.vnode);
                 }
                 Err(error)
             }
-            _ => Ok(directory.lookup(&lower_caller, name).unwrap_or(made)),
+            Ok(()) => Ok(directory.lookup(&lower_caller, name).unwrap_or(made)),
         }
     }
 
@@ -115,11 +119,8 @@ impl<L: Layer> LayerVnode<L> {
         replace: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let (directory, temporary) = (entry.directory(), temporary_name(self.layer().kind())?);
-        match rename_unused(lower_caller, directory, entry.name(), temporary.as_name()) {
-            // It may have been renamed all the same.
-            Err(error) if !leads_to(directory, temporary.as_name(), victim) => return Err(error),
-            _ => {}
-        }
+        let renamed = rename_unused(lower_caller, directory, entry.name(), temporary.as_name());
+        unless_made(renamed, directory, temporary.as_name(), victim)?;
         // What another program has made there meanwhile is not lost.
         let checked = check_leads_to(directory, temporary.as_name(), victim)
             .and_then(|()| self.check_removable(lower_caller, victim));
@@ -151,9 +152,8 @@ impl<L: Layer> LayerVnode<L> {
             Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EACCES) => {
                 self.set_aside(&lower_caller, to, victim, || rename(RenameMode::Replace))
             }
-            Err(error) if !leads_to(from.directory(), from.name(), victim) => Err(error),
-            // They may have been exchanged all the same.
-            _ => {
+            exchanged => {
+                unless_made(exchanged, from.directory(), from.name(), victim)?;
                 let removed = check_leads_to(from.directory(), from.name(), victim)
                     .and_then(|()| self.set_aside(&lower_caller, from, victim, || Ok(())));
                 if let Err(error) = removed {
