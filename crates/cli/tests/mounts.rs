@@ -381,6 +381,36 @@ fn a_server_that_umount_cannot_wait_for_is_reported() {
 }
 
 #[test]
+fn a_silent_server_of_another_mount_is_not_waited_for_nor_reported() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (silent, dead) = (&scratch.name("silent"), &scratch.name("dead"));
+    [silent, dead].into_iter().for_each(|mount| fs::create_dir(mount).unwrap());
+    run(["mount", "mem:", silent]).succeeded();
+    run(["mount", "mem:", dead]).succeeded();
+    let (silent_pid, dead_pid) = (pid_of(silent), pid_of(dead));
+    send(silent_pid, Signal::STOP);
+    send(dead_pid, Signal::KILL);
+    wait_until("the server to end", || !is_alive(dead_pid));
+    let ended = run(["umount", dead]);
+    send(silent_pid, Signal::CONT);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    // Older kernels cannot tell the two servers apart.
+    if reports_connections(silent_pid) {
+        assert_eq!(ended.errors, "");
+    }
+    run(["umount", silent]).succeeded();
+}
+
+/// Whether the kernel reports which FUSE connections a process has open.
+fn reports_connections(pid: u32) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+    descriptors.flatten().any(|file| fs::read_to_string(file.path()).is_ok_and(|text| text.contains("fuse_connection")))
+}
+
+#[test]
 fn umount_of_the_system_ends_the_server_too() {
     if !can_mount() {
         return;

@@ -6,7 +6,7 @@ use std::io::Result;
 use std::path::PathBuf;
 
 use crate::id_map::{IdKind, IdMap};
-use crate::read::{number, read, unless_gone, words};
+use crate::read::{field, number, read, unless_gone, words};
 use crate::stat::Stat;
 use crate::status::Status;
 
@@ -112,6 +112,22 @@ impl Process {
     pub fn resident_bytes(self) -> Result<Option<u64>> {
         let pages = self.read("statm")?.and_then(|text| number::<u64>(words(&text).nth(1)?));
         Ok(pages.map(|pages| pages * rustix::param::page_size() as u64))
+    }
+
+    /// Returns the numbers of the FUSE connections that it has open: of the device numbers of their file systems, the minor
+    /// ones. Empty if the kernel does not report them, as older ones; `None` if it has ended.
+    ///
+    /// # Errors
+    /// Those of open(2) and read(2): only a process that the caller may trace shows its descriptors.
+    pub fn fuse_connections(self) -> Result<Option<Vec<u32>>> {
+        let Some(descriptors) = unless_gone(fs::read_dir(self.path("fdinfo")))? else { return Ok(None) };
+        let mut connections = Vec::new();
+        for descriptor in descriptors {
+            let Some(descriptor) = unless_gone(descriptor)? else { break };
+            let text = self.read(&format!("fdinfo/{}", descriptor.file_name().display()))?.unwrap_or_default();
+            connections.extend(field(&text, "fuse_connection").and_then(number::<u32>));
+        }
+        Ok(Some(connections))
     }
 
     fn read(self, file: &str) -> Result<Option<Vec<u8>>> {

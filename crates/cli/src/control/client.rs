@@ -12,7 +12,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use procfs::DescriptorPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, minor, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
 use rustix::process::{Pid, geteuid};
@@ -74,14 +74,15 @@ pub(crate) fn find(mount_point: &Path) -> Option<Mount> {
     mounts.into_iter().filter(|mount| is_wanted(&mount.report)).min_by_key(|mount| mount.report.uptime_seconds)
 }
 
-/// Returns whether a server of the user who owns the mount accepts connections and does not answer: one that has ended does not
-/// accept any.
+/// Returns whether a server of the user who owns the mount, perhaps of this mount, accepts connections and does not answer: one
+/// that has ended does not accept any.
 pub(crate) fn has_silent_server(mount_point: &Path) -> bool {
     const PATIENCE: Duration = Duration::from_millis(500);
-    directories_of_owner(mount_table::find_at(mount_point).as_ref()).iter().any(|directory| {
-        let pending = queries(directory);
-        let asked = pending.len();
-        asked > answers(pending, Instant::now() + PATIENCE, &|_| false).len()
+    let entry = mount_table::find_at(mount_point);
+    let connection = entry.as_ref().map(|entry| minor(entry.device));
+    directories_of_owner(entry.as_ref()).iter().any(|directory| {
+        let (_, silent) = answers(queries(directory), Instant::now() + PATIENCE, &|_| false);
+        silent.iter().any(|server| connection.is_none_or(|connection| server.may_serve(connection)))
     })
 }
 
@@ -130,7 +131,7 @@ fn query_directory(
     deadline: Instant,
     is_enough: &dyn Fn(&MountReport) -> bool,
 ) -> Vec<Mount> {
-    answers(queries(directory), deadline, is_enough)
+    answers(queries(directory), deadline, is_enough).0
 }
 
 /// Queries all servers with a socket in the directory.
@@ -138,8 +139,13 @@ fn queries(directory: &RuntimeDirectory) -> Vec<PendingQuery> {
     sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name)).collect()
 }
 
-/// Returns the mounts whose servers answer by the deadline, at least until one satisfies `is_enough`.
-fn answers(mut pending: Vec<PendingQuery>, deadline: Instant, is_enough: &dyn Fn(&MountReport) -> bool) -> Vec<Mount> {
+/// Returns the mounts whose servers answer by the deadline, at least until one satisfies `is_enough`, and the servers that have
+/// not answered by then; a server that ended instead is in neither.
+fn answers(
+    mut pending: Vec<PendingQuery>,
+    deadline: Instant,
+    is_enough: &dyn Fn(&MountReport) -> bool,
+) -> (Vec<Mount>, Vec<PendingQuery>) {
     let mut mounts: Vec<Mount> = Vec::new();
     while !pending.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
         let remaining = deadline.saturating_duration_since(Instant::now());
@@ -155,7 +161,7 @@ fn answers(mut pending: Vec<PendingQuery>, deadline: Instant, is_enough: &dyn Fn
         mounts.extend(answered.into_iter().filter_map(|pending| pending.read_response(deadline)));
         pending = waiting;
     }
-    mounts
+    (mounts, pending)
 }
 
 /// A server that has been queried for its status and has not answered yet.
@@ -174,6 +180,12 @@ impl PendingQuery {
         stream.set_write_timeout(Some(OTHER_USERS_TIMEOUT)).ok()?;
         send(&stream, &Request::Status).ok()?;
         Some(Self { stream, pid: peer.pid().unsigned_abs(), uid: peer.uid() })
+    }
+
+    /// Returns whether the server may have this FUSE connection open: `false` if the kernel reports that it has only others.
+    fn may_serve(&self, connection: u32) -> bool {
+        let others = procfs::Process::Numbered(self.pid).fuse_connections();
+        !matches!(others, Ok(Some(others)) if !others.is_empty() && !others.contains(&connection))
     }
 
     /// Reads the answer, whose beginning has arrived.
