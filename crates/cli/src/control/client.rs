@@ -184,8 +184,8 @@ impl PendingQuery {
 
     /// Returns whether the server may have this FUSE connection open: `false` if the kernel reports that it has only others.
     fn may_serve(&self, connection: u32) -> bool {
-        let others = procfs::Process::Numbered(self.pid).fuse_connections();
-        !matches!(others, Ok(Some(others)) if !others.is_empty() && !others.contains(&connection))
+        let open = procfs::Process::Numbered(self.pid).fuse_connections();
+        !matches!(open, Ok(Some(open)) if !open.is_empty() && !open.contains(&connection))
     }
 
     /// Reads the answer, whose beginning has arrived.
