@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Run, Scratch, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, umount, wait_until};
+use support::{
+    Run, Scratch, asked_of_all, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, umount, wait_until,
+};
 
 /// What `status --json` tells of this mount point.
 fn status(mount: &str) -> Value {
@@ -47,7 +49,7 @@ fn a_mount_is_made_used_asked_and_ended() {
     assert_eq!(status["options"], serde_json::json!(["noexec"]));
     assert!(status["requests"].as_u64().unwrap() >= 2, "{status}");
     assert_eq!(status["requests_by_operation"]["create"], 1, "{status}");
-    let table = run(["status"]).succeeded();
+    let table = asked_of_all(["status"], mount);
     assert!(table.lines().any(|line| line.contains(mount) && line.contains("mem: | audit")), "{table}");
     assert!(run(["status", mount]).succeeded().contains("stack        mem: | audit(to=stderr)\n"));
 
@@ -92,13 +94,13 @@ fn what_a_mount_does_is_counted_and_timed() {
     let table = run(["stats", mount]).succeeded();
     assert!(table.lines().any(|line| line.trim_start().starts_with("create") && line.contains(" 50 ")), "{table}");
     assert!(table.lines().any(|line| line.trim_start().starts_with("audit") && line.ends_with(" %")), "{table}");
-    let exposition = run(["stats", "--prometheus"]).succeeded();
+    let exposition = asked_of_all(["stats", "--prometheus"], mount);
     let count = format!("plyfs_request_seconds_count{{mount_point=\"{mount}\",operation=\"create\"}} 50");
     assert!(exposition.lines().any(|line| line == count), "{exposition}");
 
     let top = run(["top", mount, "--interval", "0.1", "--times", "2"]).succeeded();
     assert_eq!(top.matches(&format!("{mount}: mem:")).count(), 2, "{top}");
-    assert!(run(["top", "-i", "0.1", "-n", "1"]).succeeded().contains(mount));
+    assert!(asked_of_all(["top", "-i", "0.1", "-n", "1"], mount).contains(mount));
     umount(mount);
     for words in [["stats", mount], ["top", mount]] {
         let gone = run(words);
@@ -264,7 +266,8 @@ fn signals_end_a_mount_in_the_foreground() {
         let mount = scratch.mount();
         let mut child = plyfs().args(["mount", "-f", "mem:"]).arg(&mount).stderr(Stdio::piped()).spawn().unwrap();
         wait_until("the mount", || is_mounted(&mount));
-        wait_until("the control socket", || run(["status"]).succeeded().contains(&*mount.to_string_lossy()));
+        let name = mount.to_string_lossy();
+        wait_until("the control socket", || asked_of_all(["status"], &name).contains(&*name));
         send(child.id(), signal);
         assert!(child.wait().unwrap().success(), "{signal:?}");
         assert!(!is_mounted(&mount), "{signal:?}");
@@ -938,7 +941,7 @@ fn false_servers_delay_nobody_and_are_not_believed() {
         assert!(refused.code == 1 && refused.errors.contains("union"), "{refused:?}");
     }
     // Here all are asked, each user for so long and no longer.
-    let all = run(["status"]).succeeded();
+    let all = asked_of_all(["status"], &mount);
     assert!(begin.elapsed() < Duration::from_secs(60), "it took {:?}", begin.elapsed());
     assert_eq!(all.matches(&mount).count(), 1, "{all}");
     umount(&mount);

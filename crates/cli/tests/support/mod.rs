@@ -46,6 +46,14 @@ impl Run {
     }
 }
 
+/// The output of a command that asks the servers of all mounts. Other tests of this process stop and kill theirs meanwhile: what
+/// is reported of those is no failure, what is reported of this mount is one.
+pub(crate) fn asked_of_all<const N: usize>(words: [&str; N], mount_point: &str) -> String {
+    let asked = run(words);
+    assert!(asked.code == 0 && !asked.errors.contains(mount_point), "{asked:?}");
+    asked.output
+}
+
 /// How many requests of an operation a mount has had.
 pub(crate) fn requests(mount: &str, operation: &str) -> u64 {
     let status = run(["status", "--json", mount]).succeeded();
