@@ -19,12 +19,19 @@ use crate::{Errno, Result};
 /// Number of records, beside one for each [`BLOCKS_PER_RECORD`], after which one contains the whole map.
 const RECORDS_BETWEEN_WHOLE: usize = 16;
 const BLOCKS_PER_RECORD: usize = 64;
+/// Number of records after which one contains the whole map, however many blocks the file has: so a reader follows at most about as
+/// many, even before it is known that the last whole one is stable.
+const RECORDS_BETWEEN_WHOLE_MAX: usize = RECORDS_FOLLOWED_MAX / 4;
 /// Number of bytes that may not be on stable storage yet: so many are read again when the file is next opened.
 const UNSTABLE_BYTES_MAX: u64 = 64 << 20;
 /// Number of bytes of blocks that are written again at once after a failed synchronization.
 const RENEWED_BYTES_MAX: u64 = 64 << 20;
-/// Number of records that a reader has to follow; it gives up at [`RECORDS_FOLLOWED_MAX`].
+/// Number of records that a reader has to follow before the file is synchronized to free them, if one of them has the whole map; it
+/// gives up at [`RECORDS_FOLLOWED_MAX`].
 const RECORDS_MAX: usize = 4096;
+/// Number of records that a reader has to follow, since nothing becomes stable, and from which on each has the whole map: by itself
+/// it is enough.
+const RECORDS_UNSTABLE_MAX: usize = RECORDS_FOLLOWED_MAX / 2;
 /// Number of records after which a file is refused, since they could be without end.
 pub(crate) const RECORDS_FOLLOWED_MAX: usize = 1 << 16;
 /// Number of bytes that are replaced, and kept for the case of a power cut, before the file is synchronized to free them.
@@ -293,7 +300,7 @@ impl Log {
 
     fn is_whole_due(&self) -> bool {
         let since = self.records.iter().rev().take_while(|record| !record.is_whole).count();
-        since >= RECORDS_BETWEEN_WHOLE + self.map.len() / BLOCKS_PER_RECORD
+        since >= records_between_whole(self.map.len()) || self.records.len() >= RECORDS_UNSTABLE_MAX
     }
 
     /// Returns the whole map as it will be.
@@ -420,7 +427,12 @@ impl Log {
         !self.is_rooted
             || self.retained_bytes > RETAINED_BYTES_MIN.max(self.stored)
             || self.end - self.stable > UNSTABLE_BYTES_MAX
-            || self.records.len() > RECORDS_MAX
+            || self.has_unneeded_records()
+    }
+
+    /// Returns whether there are many records, and those before one with the whole map are free once that is known to be stable.
+    fn has_unneeded_records(&self) -> bool {
+        self.records.len() > RECORDS_MAX && self.records[1..].iter().any(|record| record.is_whole)
     }
 
     /// Returns whether there is anything that a synchronization would free.
@@ -467,6 +479,11 @@ impl Log {
         gaps.push(end..self.end.max(end));
         gaps
     }
+}
+
+/// Returns the number of records, in a file of so many blocks, after which one contains the whole map.
+fn records_between_whole(blocks: usize) -> usize {
+    RECORDS_BETWEEN_WHOLE_MAX.min(RECORDS_BETWEEN_WHOLE + blocks / BLOCKS_PER_RECORD)
 }
 
 /// Shortens a map to a file of `size` bytes. Returns the blocks that it loses.
@@ -554,6 +571,46 @@ mod tests {
             log.set_stable(log.end);
         }
         assert_eq!(log.records.len(), 2, "the whole one, and the one that says that it is stable");
+    }
+
+    #[test]
+    fn however_many_blocks_a_file_has_its_records_are_followed() {
+        assert_eq!(records_between_whole(0), RECORDS_BETWEEN_WHOLE);
+        for blocks in [5_000_000, usize::MAX] {
+            // Between two whole ones, of which the second is not known to be stable, and since then.
+            assert!(2 * records_between_whole(blocks) <= RECORDS_UNSTABLE_MAX, "{blocks}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_many_blocks_is_not_synchronized_at_each_write() {
+        const BLOCKS: u64 = 400_000;
+        let mut log = Log::new(1, BLOCK);
+        let extent = |position| Extent { position, checksum: 0, stored: 1, plain: 1, kept: 1, is_verbatim: true };
+        log.set_map((0..BLOCKS).map(|block| (block, extent(block))).collect());
+        let (mut syncs, mut records) = (0, 0);
+        for _ in 0..3 * records_between_whole(log.map.len()) {
+            write(&mut log, &[], BLOCKS * BLOCK as u64);
+            records = records.max(log.records.len());
+            if log.needs_sync() {
+                log.set_stable(log.end);
+                syncs += 1;
+            }
+        }
+        assert!(syncs <= 10, "{syncs}");
+        assert!(records <= records_between_whole(log.map.len()) + 3, "{records}");
+    }
+
+    #[test]
+    fn while_nothing_becomes_stable_the_last_of_many_records_is_enough_by_itself() {
+        let mut log = Log::new(1, BLOCK);
+        for _ in 0..RECORDS_FOLLOWED_MAX / 2 + 50 {
+            write(&mut log, &[], 0);
+            log.has_lost_writes = true;
+            log.promised = log.end;
+        }
+        assert!(!log.needs_sync());
+        assert!(log.records.iter().rev().take(20).all(|record| record.is_whole));
     }
 
     #[test]
