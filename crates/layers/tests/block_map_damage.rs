@@ -443,6 +443,30 @@ fn a_hostile_file_does_not_cost_more_reading_than_is_promised() {
     assert_eq!(seek(hostile(&numbers[..1], 0), 0).0, Ok(0), "one block is in order");
 }
 
+/// A record of the whole map has 40 bytes for each block: the server is killed while it writes one of eight million blocks.
+#[test]
+fn what_was_synchronized_is_found_before_a_long_record_that_was_written_in_part() {
+    let lower = memory();
+    {
+        let file_system = mapped(lower.clone());
+        let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+        file.write_at(&root(), 0, &block(1)).unwrap();
+        file.fsync(&root(), false).unwrap();
+    }
+    let lower_file = below(&lower);
+    let (start, piece) = (size(&lower_file), vec![3; 1 << 20]);
+    for index in 0..300 {
+        assert_eq!(lower_file.write_at(&root(), start + index * piece.len() as u64, &piece), Ok(piece.len()));
+    }
+    let file_system = mapped(lower.clone());
+    assert_eq!(read_block(&file_system, 0), Ok(block(1)));
+    let vnode = file_system.root().lookup(&root(), name("file")).unwrap().vnode;
+    let file = vnode.open(&root(), OpenFlags::READ_WRITE).unwrap();
+    assert_eq!(file.write_at(&root(), BLOCK as u64, &block(2)), Ok(BLOCK), "it can be written again");
+    drop(file);
+    assert_eq!([0, 1].map(|number| read_block(&mapped(lower.clone()), number)), [Ok(block(1)), Ok(block(2))]);
+}
+
 #[test]
 fn a_block_of_the_highest_number_is_beyond_the_end_of_the_file() {
     assert_eq!(seek(hostile(&[u64::MAX], 0), 5).0, Err(Errno::ENXIO));

@@ -17,7 +17,8 @@ use crate::{Caller, Cancellation, Errno, OpenFile, Result, read_fully, zeros};
 
 /// Number of bytes read at once.
 const READ_BYTES: usize = 26_214 * ENTRY_BYTES;
-/// Number of bytes at the end of a file that are searched for a record: a writer synchronizes long before.
+/// Number of bytes at the end of a file that are searched for a record, unless it takes more space: a writer synchronizes long
+/// before, but for a record of the whole map.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 /// Number of bytes of a file that are read at most, to find its record and what there is of its blocks, unless it takes more space.
 const READ_BYTES_MAX: u64 = 256 << 20;
@@ -394,9 +395,10 @@ struct MissingRecord {
 }
 
 /// Runs something on the bytes before each possible end of a record in a lower file, the last first, until it has found what
-/// it searches for. After a failed synchronization, more may be missing than is searched: then the search is resumed, once, at
-/// the last position that was reported as synchronized, if a record that was found states it: one that is only known to be stable
-/// may be older than what was reported, which would be lost.
+/// it searches for. As much is searched as the file takes space: a record of the whole map of many blocks may be longer than
+/// anything else that is not stable, and be there in part. After a failed synchronization, more may be missing: then the search is
+/// resumed, once, at the last position that was reported as synchronized, if a record that was found states it: one that is only
+/// known to be stable may be older than what was reported, which would be lost.
 fn search<T>(source: &Source<'_>, find: impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>) -> Result<Option<T>> {
     let (stable, left) = (Cell::new(0), source.left.get());
     if let Some(found) = search_from(source, source.size, &stable, &find)? {
@@ -418,13 +420,16 @@ fn search_from<T>(
     find: &impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>,
 ) -> Result<Option<T>> {
     let last = position.min(source.size) / ALIGNMENT * ALIGNMENT;
-    let lowest = last.saturating_sub(SEARCHED_BYTES_MAX).max(HEADER_BYTES as u64);
+    // What may be read is twice the space that the file takes: the other half is for what is found.
+    let reach = SEARCHED_BYTES_MAX.max(source.left.get() / 2);
+    let lowest = last.saturating_sub(reach).max(HEADER_BYTES as u64);
     let (mut end, mut window, mut window_start) = (last, Vec::new(), last);
     while end >= lowest + TRAILER_BYTES as u64 {
         let start = end - TRAILER_BYTES as u64;
         if start < window_start {
             window_start = end.saturating_sub(READ_BYTES as u64 / ALIGNMENT * ALIGNMENT).max(lowest);
-            if stable.get() > 0 && source.left.get() < end - window_start {
+            let is_far = last - end >= SEARCHED_BYTES_MAX || source.left.get() < end - window_start;
+            if stable.get() > 0 && is_far {
                 return Ok(None);
             }
             window = zeros((end - window_start) as usize)?;
