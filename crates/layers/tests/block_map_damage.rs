@@ -491,6 +491,16 @@ fn damage_of_a_file_that_nobody_synchronized_is_told_and_not_read_as_zeros() {
 /// Nobody asks for a synchronization, as with most files; but the kernel writes what is older than half a minute by itself.
 #[test]
 fn a_power_cut_does_not_take_what_the_kernel_stored_long_ago() {
+    check_all_after_punches(|_| std::thread::sleep(Duration::from_millis(1100)));
+}
+
+#[test]
+fn a_power_cut_does_not_take_what_a_synchronization_of_the_file_system_has_stored() {
+    check_all_after_punches(|file_system| file_system.sync().unwrap());
+}
+
+/// Checks files of one block and of several that are written once, or more often, after something has stored what they had.
+fn check_all_after_punches(store: impl Fn(&FileSystemRef) + Copy + Send) {
     let cases = [
         (8, false, 1),
         (8, true, 1),
@@ -504,13 +514,13 @@ fn a_power_cut_does_not_take_what_the_kernel_stored_long_ago() {
     ];
     std::thread::scope(|scope| {
         for (blocks, is_closed, writes) in cases {
-            scope.spawn(move || check_after_punches(blocks, is_closed, writes));
+            scope.spawn(move || check_after_punches(blocks, is_closed, writes, store));
         }
     });
 }
 
-/// Writes a file of so many blocks, waits, writes its first block so many times, and cuts the power.
-fn check_after_punches(blocks: usize, is_closed: bool, writes: u8) {
+/// Writes a file of so many blocks, stores it, writes its first block so many times, and cuts the power.
+fn check_after_punches(blocks: usize, is_closed: bool, writes: u8, store: impl Fn(&FileSystemRef)) {
     let (lower, faults) = (memory(), Faults::default());
     let file_system = mapped(stack(faults.clone(), lower.clone()));
     let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
@@ -520,7 +530,7 @@ fn check_after_punches(blocks: usize, is_closed: bool, writes: u8) {
     (0..blocks).for_each(|number| write(number, 1));
     (0..12).for_each(|version| write(0, version + 2));
     // All this is on the disk by the time of the next write.
-    std::thread::sleep(Duration::from_millis(1100));
+    store(&file_system);
     let stored = below(&lower);
     let mut disk = vec![0; size(&stored) as usize];
     vnode::read_fully(&*stored, &root(), 0, &mut disk).unwrap();

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use super::block_map::file::promise;
 use super::path;
 use super::template::{Layer, LayerVnode, Mount, declared};
 use crate::profile::enter_with;
@@ -81,6 +82,9 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
     }
 
     fn sync(&self) -> Result<()> {
+        if self.0.layer.block_map().is_some() {
+            self.0.vnodes.all().iter().for_each(|node| promise(node));
+        }
         self.0.lower.sync()
     }
 

@@ -433,7 +433,7 @@ impl<L: Layer> MappedFile<'_, L> {
     /// Notes that everything up to the end of the log may be on stable storage from now on. Returns the log and its end.
     fn promise(&self) -> Option<(u64, u64)> {
         let promise = |log: &mut Box<Log>| {
-            log.promised = log.end;
+            log.promise();
             (log.id, log.end)
         };
         self.node.log().as_mut().map(promise)
@@ -587,6 +587,18 @@ pub(crate) fn plain_size<L: Layer>(node: &LayerVnode<L>, block_size: usize, lowe
     let lower = node.lower().open(&Caller::server(), crate::OpenFlags::READ)?;
     let log = load(&*lower, Caller::server().cancellation(), node.layer().kind(), block_size, new_identifier()?)?;
     Ok(slot.insert(Box::new(log)).size)
+}
+
+/// Notes that everything that was written to a file may be on stable storage from now on, since its whole file system is being
+/// synchronized.
+pub(crate) fn promise<L: Layer>(node: &LayerVnode<L>) {
+    if node.log().as_ref().is_some_and(|log| log.promised < log.end) {
+        // Not between the making of a record and its application.
+        let _guard = node.mount.data_locks.read_range(node.lower().handle(), 0..u64::MAX);
+        if let Some(log) = node.log().as_mut() {
+            log.promise();
+        }
+    }
 }
 
 /// Returns the block that a byte is in, and its place there.

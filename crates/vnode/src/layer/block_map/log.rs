@@ -66,7 +66,7 @@ pub(crate) struct Log {
     pub(crate) last: u64,
     /// Everything before is on stable storage.
     pub(crate) stable: u64,
-    /// Everything before is on stable storage, or somebody waits for it to be.
+    /// Everything before is on stable storage, or may be since somebody has asked for that.
     pub(crate) promised: u64,
     /// The first record: it stays, since a reader that finds it in part takes the file for one that was never whole.
     pub(crate) first: Range<u64>,
@@ -251,6 +251,11 @@ impl Log {
             self.aging = (now, self.end);
         }
         self.changed = now;
+    }
+
+    /// Notes that everything up to the end of the log may be on stable storage from now on.
+    pub(crate) fn promise(&mut self) {
+        self.promised = self.end;
     }
 
     fn own(&self) -> &[u8] {
