@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{create, memory, name, root};
+use common::{create, layer, memory, name, root};
 use vnode::fan_out::{Changes, Routing, join};
 use vnode::layer::{Layer, LayerFile, LayerVnode, stack};
 use vnode::{Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, VnodeRef};
@@ -150,4 +150,21 @@ fn a_truncating_creation_and_a_write_come_in_one_order_in_all_branches() {
     std::thread::sleep(Duration::from_millis(200));
     let of = |branch: &FileSystemRef| common::contents(&common::walk(branch, &root(), "file").unwrap().vnode, &root());
     assert_eq!(of(&first), of(&second));
+}
+
+#[test]
+fn a_change_that_only_failed_branches_have_is_not_reported_as_made() {
+    let first = layer("faulty", &[("operations", "create"), ("times", "1"), ("error", "EIO")], memory());
+    let second = layer("faulty", &[("operations", "mkdir"), ("from", "2"), ("error", "EIO")], memory());
+    let before = Before::default();
+    let mirror = join(vec![first.clone(), stack(before.clone(), second)], InAll);
+    let top = mirror.root();
+    let other = top.mkdir(&root(), name("other"), 0o755).unwrap().vnode;
+    // The second branch fails while it makes what the first has not made.
+    *before.0.lock().unwrap() = Some(Box::new(move || drop(other.mkdir(&root(), name("d"), 0o755).unwrap())));
+    let how = vnode::Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    assert_eq!(top.create(&root(), name("file"), &how).err(), Some(Errno::EIO));
+    assert!(common::walk(&first, &root(), "other/d").is_ok());
+    create(&top, &root(), "file", 0o644);
+    assert!(common::walk(&first, &root(), "file").is_ok(), "the last branch goes on");
 }

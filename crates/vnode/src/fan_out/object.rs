@@ -132,7 +132,7 @@ impl FanOut {
     /// primary branch. Once it is made in one branch, it is made in the others whether the caller is cancelled or not.
     ///
     /// # Errors
-    /// That of the first branch; nothing has changed then.
+    /// That of the first branch; nothing has changed then in a branch that is used further.
     pub(crate) fn change<S, T>(
         &self,
         caller: &Caller,
@@ -201,7 +201,7 @@ impl FanOut {
     /// succeeded in another branch. If it has succeeded in any, those with errors fail: they lack what that one has.
     ///
     /// # Errors
-    /// The first that is not tolerable; the first of all if there is no success.
+    /// The first that is not tolerable; the first of all if there is no success in a branch that is used further.
     fn in_each<S, T>(
         &self,
         branches: impl Iterator<Item = usize>,
@@ -226,13 +226,13 @@ impl FanOut {
                 }
             }
         }
-        match failures.first() {
-            Some((_, error)) if !has_succeeded => Err(*error),
-            _ => {
-                failures.into_iter().for_each(|(branch, error)| self.fail(branch, error));
-                Ok(results)
-            }
+        let first = failures.first().map_or(Errno::EIO, |(_, error)| *error);
+        if has_succeeded {
+            failures.into_iter().for_each(|(branch, error)| self.fail(branch, error));
         }
+        // Another change may have made those fail that have this one, and then not the others.
+        let is_kept = |(branch, result): (usize, &Option<T>)| result.is_some() && !self.health.has_failed(branch);
+        if results.iter().enumerate().any(is_kept) { Ok(results) } else { Err(first) }
     }
 
     /// Reads from one of several subjects, and from another if its storage is broken.
