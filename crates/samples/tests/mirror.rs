@@ -295,13 +295,14 @@ fn what_is_shown_of_a_change_in_progress_can_be_read() {
 
 #[test]
 fn a_file_that_cannot_be_opened_in_all_branches_is_opened_in_none() {
-    for broken in [0, 1] {
+    let (read_only, both) = (OpenFlags::READ, OpenFlags::READ_WRITE);
+    for (broken, flags) in [(0, both), (1, both), (0, read_only), (1, read_only)] {
         let branches = [breakable(), breakable()];
         let top = mirror_of(&branches).unwrap().root();
         write(&top, "file", b"data").unwrap();
         let file = top.lookup(&root(), name("file")).unwrap().vnode;
         break_with(&branches[broken], &[("operations", "open"), ("error", "EMFILE")]);
-        assert_eq!(file.open(&root(), OpenFlags::READ_WRITE).err(), Some(Errno::EMFILE));
+        assert_eq!(file.open(&root(), flags).err(), Some(Errno::EMFILE), "{broken} {flags:?}");
         break_with(&branches[broken], &[]);
         write(&top, "later", b"x").unwrap();
         assert_same(&branches);
@@ -338,6 +339,20 @@ fn a_branch_that_cannot_store_what_was_written_is_left_out() {
         assert_eq!(read(&branches[broken].root(), "later").err(), Some(Errno::ENOENT), "{operations} {broken}");
         assert_eq!(read(&branches[1 - broken].root(), "later").unwrap(), b"x");
     }
+}
+
+#[test]
+fn what_was_written_is_stored_where_the_reader_could_not_open_the_file() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "file", b"data").unwrap();
+    break_with(&branches[1], &[("operations", "open"), ("error", "EIO")]);
+    let file = top.lookup(&root(), name("file")).unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
+    break_with(&branches[1], &[("operations", "fsync"), ("error", "EIO")]);
+    file.fsync(&root(), false).unwrap();
+    break_with(&branches[1], &[]);
+    write(&top, "later", b"x").unwrap();
+    assert_eq!(read(&branches[1].root(), "later").err(), Some(Errno::ENOENT), "it was asked, and failed");
 }
 
 #[test]

@@ -62,11 +62,6 @@ impl FanOutFile {
         self.node.fan_out.change(caller, self.node.primary(), &self.files, change)
     }
 
-    /// Has written data stored in every branch where the file is open.
-    fn store(&self, caller: &Caller, store: impl Fn(&Caller, &OpenFileRef) -> Result<()>) -> Result<()> {
-        self.node.fan_out.store(caller, &self.files, store)
-    }
-
     /// Returns the file that has locks and answers commands: that of the primary branch, as long as it is healthy.
     fn main(&self) -> Result<&OpenFileRef> {
         let is_usable = |branch: &usize| self.files[*branch].is_some();
@@ -125,7 +120,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
-        self.store(caller, |caller, file| file.flush(caller, owner))
+        self.node.fan_out.store(caller, &self.files, |caller, file| file.flush(caller, owner))
     }
 
     fn closing_tells(&self) -> bool {
@@ -137,7 +132,18 @@ impl OpenFile for FanOutFile {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.store(caller, |caller, file| file.fsync(caller, data_only))
+        let fan_out = &self.node.fan_out;
+        if !fan_out.changes_all() {
+            return fan_out.store(caller, &self.files, |caller, file| file.fsync(caller, data_only));
+        }
+        // What others have written is stored where this file could not be opened, too.
+        let objects = self.node.branch_objects();
+        let subjects: Vec<_> = self.files.iter().zip(&objects).map(Some).collect();
+        fan_out.store(caller, &subjects, |caller, (file, object)| match (file, object) {
+            (Some(file), _) => file.fsync(caller, data_only),
+            (None, Some(object)) => object.open(&Caller::server(), OpenFlags::READ)?.fsync(caller, data_only),
+            (None, None) => Err(Errno::ESTALE),
+        })
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {

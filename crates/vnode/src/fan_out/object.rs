@@ -271,7 +271,7 @@ const ATTEMPTS: u32 = 100;
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns whether the error is due to the caller or to resources that this process lacks, and not to a branch.
-fn is_transient(error: Errno) -> bool {
+pub(crate) fn is_transient(error: Errno) -> bool {
     matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EAGAIN)
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use super::file::{FanOutDirectory, FanOutFile};
 use super::health::is_of_storage;
-use super::object::{BranchObjects, FanOutVnode, ReadOrder};
+use super::object::{BranchObjects, FanOutVnode, ReadOrder, is_transient};
 use crate::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -48,6 +48,25 @@ impl FanOutVnode {
 
     fn changed(&self, caller: &Caller, change: impl Fn(&Caller, usize, &VnodeRef) -> Result<()>) -> Result<()> {
         self.change(caller, change).map(drop)
+    }
+
+    /// Opens the file for reading: in one branch, and in all others that can open it, since any of them may have to answer later.
+    ///
+    /// # Errors
+    /// That of the first branch; that of a cancelled caller, or of a process that lacks resources, in any.
+    fn open_to_read(&self, caller: &Caller, flags: OpenFlags) -> Result<Vec<Option<OpenFileRef>>> {
+        let (opened_in, file) =
+            self.read(ReadOrder::Routed, |branch, object| Ok((branch, object.open(caller, flags)?)))?;
+        let objects = self.branch_objects();
+        let mut files: Vec<Option<OpenFileRef>> = objects.iter().map(|_| None).collect();
+        for branch in self.health().healthy().filter(|branch| *branch != opened_in) {
+            files[branch] = match objects[branch].as_ref().map(|object| object.open(caller, flags)) {
+                Some(Err(error)) if is_transient(error) => return Err(error),
+                opened => opened.and_then(Result::ok),
+            };
+        }
+        files[opened_in] = Some(file);
+        Ok(files)
     }
 
     /// Opens a created object as its creators have.
@@ -208,16 +227,7 @@ impl Vnode for FanOutVnode {
             let files = self.fan_out.open(&self.branch_objects(), |object| object.open(caller, flags))?;
             return FanOutFile::of_vnode(&node, files, flags);
         }
-        let (opened_in, file) =
-            self.read(ReadOrder::Routed, |branch, object| Ok((branch, object.open(caller, flags)?)))?;
-        // Any of the others may have to answer later.
-        let others = |(branch, object): (usize, &Option<VnodeRef>)| match object {
-            Some(object) if branch != opened_in && !self.health().has_failed(branch) => object.open(caller, flags).ok(),
-            _ => None,
-        };
-        let mut files: Vec<_> = self.branch_objects().iter().enumerate().map(others).collect();
-        files[opened_in] = Some(file);
-        FanOutFile::of_vnode(&node, files, flags)
+        FanOutFile::of_vnode(&node, self.open_to_read(caller, flags)?, flags)
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
