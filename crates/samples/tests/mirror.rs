@@ -356,6 +356,24 @@ fn what_was_written_is_stored_where_the_reader_could_not_open_the_file() {
 }
 
 #[test]
+fn data_that_is_appended_again_for_lack_of_memory_is_there_once() {
+    let faulty = |rule: &[(&str, &str)], lower| {
+        let rule: Vec<_> = rule.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        layers::kind("faulty").unwrap().stack(&rule, lower).unwrap()
+    };
+    let short = faulty(&[("operations", "write"), ("short", "2"), ("times", "1")], memory());
+    let lacking = faulty(&[("operations", "write"), ("from", "2"), ("times", "1"), ("error", "ENOMEM")], short);
+    let branches = [memory(), lacking];
+    let top = mirror_of(&branches).unwrap().root();
+    let how = Creation { mode: 0o644, flags: OpenFlags::WRITE.with(OpenFlags::APPEND) };
+    let file = top.create(&root(), name("file"), &how).unwrap().file;
+    assert_eq!(file.write_at(&root(), 0, b"data"), Ok(4));
+    assert_eq!(file.write_at(&root(), 0, b"more"), Ok(4));
+    assert_eq!(read(&branches[1].root(), "file").unwrap(), b"datamore");
+    assert_same(&branches);
+}
+
+#[test]
 fn a_killed_caller_makes_no_branch_fail_that_stores() {
     let steps = Arc::new(Steps::default());
     let stepwise = || -> FileSystemRef { vnode::layer::stack(Stepwise(Arc::clone(&steps)), memory()) };

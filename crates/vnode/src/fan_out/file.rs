@@ -11,7 +11,6 @@ use super::object::{FanOutVnode, ReadOrder};
 use crate::{
     AllocateMode, Attributes, Caller, Cookie, DirectoryEntry, Errno, Handle, KeyedGuard, Lock, LockOwner,
     OpenDirectory, OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, Vnode, VnodeRef,
-    transfer_fully,
 };
 
 /// Number of bytes copied at a time in a branch that does not copy by itself.
@@ -79,12 +78,20 @@ impl FanOutFile {
         part: impl Fn(&Caller, usize, &OpenFileRef, Range<usize>) -> Result<usize>,
     ) -> Result<usize> {
         let moved = Cell::new(None);
-        self.change(caller, |caller, branch, file| match moved.get() {
-            None => part(caller, branch, file, 0..length).inspect(|count| moved.set(Some(*count))),
-            Some(count) if transfer_fully(count, |done| part(caller, branch, file, done..count))? < count => {
-                Err(Errno::ENOSPC)
+        // By branch, since what is attempted again in one goes on: an append would be there twice.
+        let done: Vec<Cell<usize>> = self.files.iter().map(|_| Cell::new(0)).collect();
+        self.change(caller, |caller, branch, file| {
+            let Some(count) = moved.get() else {
+                return part(caller, branch, file, 0..length).inspect(|count| moved.set(Some(*count)));
+            };
+            let done = &done[branch];
+            while done.get() < count {
+                match part(caller, branch, file, done.get()..count)? {
+                    0 => return Err(Errno::ENOSPC),
+                    more => done.set(done.get() + more),
+                }
             }
-            Some(count) => Ok(count),
+            Ok(count)
         })?;
         Ok(moved.get().unwrap_or(0))
     }
