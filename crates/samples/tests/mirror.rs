@@ -239,6 +239,36 @@ fn lack_of_descriptors_while_names_are_stored_makes_no_branch_fail() {
 }
 
 #[test]
+fn lack_of_descriptors_that_lasts_makes_no_branch_fail() {
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..how };
+    let truncate = |top: &VnodeRef, flags: OpenFlags| {
+        let file = top.lookup(&root(), name("file"))?.vnode;
+        file.open(&root(), flags.with(OpenFlags::TRUNCATE)).map(drop)
+    };
+    type Open<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
+    let opens: [(&str, Open<'_>); 6] = [
+        ("create", &|top| top.create(&root(), name("new"), &how).map(drop)),
+        ("create", &|top| top.create(&root(), name("new"), &exclusive).map(drop)),
+        ("create", &|top| top.create(&root(), name("file"), &how).map(drop)),
+        ("tmpfile", &|top| top.tmpfile(&root(), &how).map(drop)),
+        ("open", &|top| truncate(top, OpenFlags::WRITE)),
+        ("open", &|top| truncate(top, OpenFlags::READ)),
+    ];
+    for (operation, open) in opens {
+        let branches = [breakable(), breakable()];
+        let top = mirror_of(&branches).unwrap().root();
+        write(&top, "file", b"data").unwrap();
+        break_with(&branches[1], &[("operations", operation), ("error", "EMFILE")]);
+        assert_eq!(open(&top), Err(Errno::EMFILE), "{operation}");
+        break_with(&branches[1], &[]);
+        write(&top, "later", b"x").unwrap();
+        assert_same(&branches);
+        assert_eq!(read(&branches[1].root(), "file").unwrap(), b"data", "{operation}");
+    }
+}
+
+#[test]
 fn reading_a_changed_file_changes_the_access_time_that_is_shown() {
     let branches = [breakable(), breakable()];
     // The second answers faster.

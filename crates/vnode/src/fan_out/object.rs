@@ -140,6 +140,19 @@ impl FanOut {
         subjects: &[Option<S>],
         change: impl Fn(&Caller, usize, &S) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
+        self.change_or(caller, primary, subjects, change, |_, _, error| Err(error))
+    }
+
+    /// Makes a change as [`FanOut::change`]. Where another branch has made it, and this process goes on lacking resources for it,
+    /// `instead` is done, which has the error.
+    pub(crate) fn change_or<S, T>(
+        &self,
+        caller: &Caller,
+        primary: usize,
+        subjects: &[Option<S>],
+        change: impl Fn(&Caller, usize, &S) -> Result<T>,
+        instead: impl Fn(&Caller, &S, Errno) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
         if !self.changes_all() {
             let subject = subjects[primary].as_ref().ok_or(Errno::ESTALE)?;
             return self.change_primary(caller, primary, subject, change);
@@ -148,7 +161,13 @@ impl FanOut {
         let attempt = |branch: usize, subject: &S, is_made: bool| {
             let caller = if is_made { &uncancelled } else { caller };
             let attempt = || self.health.measure(branch, || change(caller, branch, subject));
-            if is_made { patiently(attempt) } else { attempt() }
+            if !is_made {
+                return attempt();
+            }
+            match patiently(attempt) {
+                Err(error) if is_transient(error) => instead(caller, subject, error),
+                made => made,
+            }
         };
         // Storage that is broken does not keep the others from making the change.
         self.in_each(self.health.healthy(), subjects, attempt, |error, is_made| is_made || is_of_storage(error))
