@@ -404,6 +404,33 @@ fn data_that_is_appended_again_for_lack_of_memory_is_there_once() {
 }
 
 #[test]
+fn an_open_directory_lists_no_branch_that_has_failed() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "before", b"1").unwrap();
+    let open = top.open_directory(&root()).unwrap();
+    let list = |from: Cookie| {
+        let mut listed = Vec::new();
+        let collect = &mut |entry: vnode::DirectoryEntry<'_>| {
+            listed.push((entry.name.as_bytes().to_vec(), entry.ino, entry.cookie));
+            std::ops::ControlFlow::Continue(())
+        };
+        open.read(&root(), from, collect).map(|()| listed)
+    };
+    let position = list(Cookie::START).unwrap()[0].2;
+    break_with(&branches[0], &[("operations", "mkdir"), ("error", "EIO")]);
+    top.mkdir(&root(), name("d"), 0o755).unwrap();
+    break_with(&branches[0], &[]);
+    assert_eq!(list(position).err(), Some(Errno::ESTALE), "positions are a branch's own");
+    let listed = list(Cookie::START).unwrap();
+    assert_eq!(listed.len(), 2);
+    for (text, number, _) in listed {
+        let found = top.lookup(&root(), Name::new(&text).unwrap()).unwrap();
+        assert_eq!(found.attributes.ino, number);
+    }
+}
+
+#[test]
 fn a_killed_caller_makes_no_branch_fail_that_stores() {
     let steps = Arc::new(Steps::default());
     let stepwise = || -> FileSystemRef { vnode::layer::stack(Stepwise(Arc::clone(&steps)), memory()) };

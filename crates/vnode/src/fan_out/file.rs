@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::inode_number;
 use super::object::{FanOutVnode, ReadOrder};
@@ -216,15 +216,31 @@ impl OpenFile for FanOutFile {
 /// An open directory of a fan-out.
 pub(crate) struct FanOutDirectory {
     node: Arc<FanOutVnode>,
-    branch: usize,
-    directory: OpenDirectoryRef,
+    /// The branch that is listed, and the open directory there.
+    listed: Mutex<(usize, OpenDirectoryRef)>,
 }
 
 impl FanOutDirectory {
     /// Wraps an open directory of a branch; one of the first branch is returned as it is, unless there may be changes in others.
     pub(crate) fn over(node: Arc<FanOutVnode>, branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
         let is_as_shown = branch == 0 && !node.fan_out.changes_all();
-        if is_as_shown { directory } else { Arc::new(Self { node, branch, directory }) }
+        if is_as_shown { directory } else { Arc::new(Self { node, listed: Mutex::new((branch, directory)) }) }
+    }
+
+    /// Returns what to list from a position on. If that branch has failed, another is listed, from the start.
+    ///
+    /// # Errors
+    /// `ESTALE` at any other position of a branch that has failed: it means nothing in another.
+    fn listed_from(&self, cookie: Cookie) -> Result<(usize, OpenDirectoryRef)> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.node.health().has_failed(listed.0) {
+            if cookie != Cookie::START {
+                return Err(Errno::ESTALE);
+            }
+            let open = |branch, object: &VnodeRef| Ok((branch, object.open_directory(&Caller::server())?));
+            *listed = self.node.read(ReadOrder::PrimaryFirst, open)?;
+        }
+        Ok(listed.clone())
     }
 }
 
@@ -235,14 +251,14 @@ impl OpenDirectory for FanOutDirectory {
         cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.directory.read(caller, cookie, &mut |entry| {
-            sink(DirectoryEntry { ino: inode_number(self.branch, entry.ino), ..entry })
-        })
+        let (branch, directory) = self.listed_from(cookie)?;
+        directory
+            .read(caller, cookie, &mut |entry| sink(DirectoryEntry { ino: inode_number(branch, entry.ino), ..entry }))
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         if !self.node.fan_out.changes_all() {
-            return self.directory.fsync(caller, data_only);
+            return self.listed_from(Cookie::START)?.1.fsync(caller, data_only);
         }
         let fsync =
             |caller: &Caller, object: &VnodeRef| object.open_directory(&Caller::server())?.fsync(caller, data_only);
