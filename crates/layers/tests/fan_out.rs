@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{create, layer, memory, name, root};
 use vnode::fan_out::{Changes, Routing, join};
 use vnode::layer::{Layer, LayerFile, LayerVnode, stack};
-use vnode::{Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{AllocateMode, Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, VnodeRef};
 
 /// Does something before the next rename or creation.
 #[derive(Clone, Default)]
@@ -167,4 +167,47 @@ fn a_change_that_only_failed_branches_have_is_not_reported_as_made() {
     assert!(common::walk(&first, &root(), "other/d").is_ok());
     create(&top, &root(), "file", 0o644);
     assert!(common::walk(&first, &root(), "file").is_ok(), "the last branch goes on");
+}
+
+/// A branch without space: an allocation leaves a part of its range allocated.
+struct Full;
+
+impl Layer for Full {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "full"
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        if !mode.contains(AllocateMode::KEEP_SIZE) {
+            file.forward_truncate(caller, offset + length / 2)?;
+        }
+        Err(Errno::ENOSPC)
+    }
+}
+
+#[test]
+fn an_allocation_makes_all_branches_as_long_or_none() {
+    let size = |branch: &FileSystemRef| common::walk(branch, &root(), "file").unwrap().attributes.size;
+    let (allocate, zero) = (AllocateMode::ALLOCATE, AllocateMode::ZERO_RANGE);
+    for (is_full, mode) in [(true, allocate), (false, allocate), (false, zero)] {
+        let (first, second) = (memory(), memory());
+        let lower = if is_full { stack(Full, first.clone()) } else { first.clone() };
+        let mirror = join(vec![lower, second.clone()], InAll);
+        let (_, file) = create(&mirror.root(), &root(), "file", 0o644);
+        let expected = if is_full { Err(Errno::ENOSPC) } else { Ok(()) };
+        // The second is within the first: the file becomes no shorter.
+        for (offset, length) in [(10, 100), (0, 50)] {
+            assert_eq!(file.allocate(&root(), mode, offset, length), expected);
+            assert_eq!((size(&first), size(&second)), if is_full { (0, 0) } else { (110, 110) });
+        }
+    }
 }

@@ -96,6 +96,14 @@ impl FanOutFile {
         Ok(moved.get().unwrap_or(0))
     }
 
+    /// Makes the file longer, so that it ends at `end` or later. The caller holds the lock.
+    fn grow(&self, caller: &Caller, end: u64) -> Result<()> {
+        if self.read(ReadOrder::PrimaryFirst, |_, file| file.getattr(caller))?.size >= end {
+            return Ok(());
+        }
+        self.change(caller, |caller, _, file| file.truncate(caller, end)).map(drop)
+    }
+
     /// Excludes other changes of these bytes, if changes are made in several branches.
     fn lock(&self, caller: &Caller, offset: u64, length: u64) -> Result<Option<KeyedGuard<'_, Handle>>> {
         if self.flags.appends() {
@@ -155,7 +163,15 @@ impl OpenFile for FanOutFile {
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let _guard = self.node.lock(caller)?;
-        self.change(caller, |caller, _, file| file.allocate(caller, mode, offset, length)).map(drop)
+        let allocate =
+            |mode| self.change(caller, |caller, _, file| file.allocate(caller, mode, offset, length)).map(drop);
+        if !self.node.fan_out.changes_all() || ![AllocateMode::ALLOCATE, AllocateMode::ZERO_RANGE].contains(&mode) {
+            return allocate(mode);
+        }
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        // If it fails in the first branch, and has allocated a part, the size there stays what it is in the others.
+        allocate(AllocateMode::from_bits(mode.bits() | AllocateMode::KEEP_SIZE.bits()))?;
+        self.grow(caller, end)
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
