@@ -91,6 +91,23 @@ fn a_parent_that_is_asked_for_during_a_rename_mixes_no_branches() {
     assert!(!is_there(&second, "two/precious"));
 }
 
+#[test]
+fn a_parent_is_not_that_of_a_branch_that_has_failed() {
+    let first = layer("faulty", &[("operations", "mkdir"), ("from", "4"), ("error", "EIO")], memory());
+    let mirror = join(vec![first, memory()], InAll);
+    let top = mirror.root();
+    let make = |directory: &VnodeRef, text: &str| directory.mkdir(&root(), name(text), 0o755).unwrap().vnode;
+    let (one, two) = (make(&top, "one"), make(&top, "two"));
+    let moved = make(&one, "moved");
+    make(&top, "missing in the first");
+    one.rename(&root(), name("moved"), &two, name("moved"), RenameMode::Replace).unwrap();
+    let parent = moved.parent(&root()).unwrap();
+    create(&parent, &root(), "file", 0o644);
+    assert!(common::walk(&mirror, &root(), "two/file").is_ok());
+    create(&one, &root(), "other", 0o644);
+    assert!(common::walk(&mirror, &root(), "one/other").is_ok(), "the former parent is what it was");
+}
+
 /// A branch whose writes fail from some time on, after they were made or without.
 #[derive(Clone, Default)]
 struct Broken {

@@ -179,8 +179,11 @@ impl Vnode for FanOutVnode {
             false => self.fan_out.objects_at_path_of(branch, &parent)?,
             true => {
                 let server = Caller::server();
-                let parent_of = |object: Option<VnodeRef>| object?.parent(&server).ok();
-                let mut objects: BranchObjects = self.branch_objects().into_iter().map(parent_of).collect();
+                // A branch that has failed may have the object elsewhere.
+                let parent_of = |(branch, object): (usize, Option<VnodeRef>)| {
+                    object.filter(|_| !self.health().has_failed(branch))?.parent(&server).ok()
+                };
+                let mut objects: BranchObjects = self.branch_objects().into_iter().enumerate().map(parent_of).collect();
                 objects[branch] = Some(parent);
                 objects
             }
