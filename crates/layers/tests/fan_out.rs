@@ -228,3 +228,33 @@ fn an_allocation_makes_all_branches_as_long_or_none() {
         }
     }
 }
+
+#[test]
+fn an_object_is_one_whichever_branch_it_is_found_in() {
+    for operation in ["mkdir", "lookup"] {
+        let first = layer("faulty", &[("operations", operation), ("error", "EIO")], memory());
+        let mirror = join(vec![first, memory()], InAll);
+        let top = mirror.root();
+        let (held, file) = create(&top, &root(), "file", 0o644);
+        // The first branch fails, or only cannot be read.
+        top.mkdir(&root(), name("d"), 0o755).unwrap();
+        let find = || common::walk(&mirror, &root(), "file").unwrap().vnode;
+        assert_eq!(find().handle(), held.handle(), "{operation}");
+        assert_eq!(mirror.resolve(&root(), &held.handle()).unwrap().handle(), held.handle(), "{operation}");
+        drop((held, file));
+        let found = find();
+        assert_eq!(mirror.resolve(&root(), &found.handle()).unwrap().handle(), found.handle(), "{operation}");
+    }
+}
+
+#[test]
+fn objects_that_one_branch_has_as_one_stay_several() {
+    let (first, second) = (memory(), memory());
+    create(&first.root(), &root(), "one", 0o644);
+    create(&first.root(), &root(), "other", 0o644);
+    let (linked, _) = create(&second.root(), &root(), "one", 0o644);
+    second.root().link(&root(), &linked, name("other")).unwrap();
+    let mirror = join(vec![first, second], InAll);
+    let [one, other] = ["one", "other"].map(|path| common::walk(&mirror, &root(), path).unwrap().vnode);
+    assert_ne!(one.handle(), other.handle());
+}

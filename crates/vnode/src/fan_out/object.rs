@@ -33,13 +33,16 @@ pub(crate) struct FanOut {
     pub(crate) branches: Vec<FileSystemRef>,
     pub(crate) routing: Box<dyn Routing>,
     pub(crate) health: BranchHealth,
-    /// Live objects, so that all references to an object see the same branch objects.
+    /// Live objects, so that all references to an object see the same branch objects. Where all branches have the same objects, by
+    /// the handle of each branch object.
     pub(crate) live: LiveTable<Handle, FanOutVnode>,
     /// Locks of objects that are changed in several branches, so that all branches see the changes in one order.
     pub(crate) locks: KeyedLocks<Handle>,
     /// Read-locked while a name is made; write-locked while one is removed, moved or made for an object that has one already,
     /// since what else may be done in between depends on which names there are; and while branch objects are looked up by path.
     pub(crate) names: KeyedLocks<()>,
+    /// Held while an object is entered by several handles.
+    pub(crate) entering: Mutex<()>,
     /// Held while a branch becomes a failed one.
     pub(crate) failing: Mutex<()>,
     /// Whether objects have handles that are not valid after a restart.
@@ -67,8 +70,36 @@ pub struct FanOutVnode {
 }
 
 impl FanOut {
-    /// Returns the object of these branch objects: the live one if it exists, with the branch objects known now.
+    /// Returns the object of these branch objects: the live one if it exists, with the branch objects known now. Where all branches
+    /// have the same objects, it may have another primary branch, in which it was not found this time.
     pub(crate) fn node(self: &Arc<Self>, primary: usize, objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
+        if !self.changes_all() {
+            return self.node_of_primary(primary, objects);
+        }
+        let found = self.live_of(&objects);
+        let entering = || self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _entering = found.is_none().then(entering);
+        match found.or_else(|| self.live_of(&objects)) {
+            Some(node) => {
+                if node.learn(objects) {
+                    node.enter_in_table();
+                }
+                Ok(node)
+            }
+            None => {
+                let node = self.node_of_primary(primary, objects)?;
+                node.enter_in_table();
+                Ok(node)
+            }
+        }
+    }
+
+    /// Returns the live object that has one of these branch objects, and no other in any branch.
+    fn live_of(&self, objects: &[Option<VnodeRef>]) -> Option<Arc<FanOutVnode>> {
+        branch_handles(objects).find_map(|handle| self.live.find(&handle).filter(|live| live.may_have(objects)))
+    }
+
+    fn node_of_primary(self: &Arc<Self>, primary: usize, objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
         let object = objects.get(primary).cloned().flatten().ok_or(Errno::ENOENT)?;
         let handle = of_branch(primary, &object.handle());
         if is_digest(&handle) {
@@ -305,6 +336,12 @@ fn patiently<T>(attempt: impl Fn() -> Result<T>) -> Result<T> {
     attempt()
 }
 
+/// Returns the handles that an object has by each of its branch objects.
+fn branch_handles(objects: &[Option<VnodeRef>]) -> impl Iterator<Item = Handle> {
+    let by_branch = objects.iter().enumerate();
+    by_branch.filter_map(|(branch, object)| Some(of_branch(branch, &object.as_ref()?.handle())))
+}
+
 /// Returns the object at a path, a symlink itself.
 fn look_up_path(root: VnodeRef, path: &[u8]) -> Result<VnodeRef> {
     let server = Caller::server();
@@ -334,7 +371,8 @@ impl FanOutVnode {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the branch object in a branch as an object of the fan-out, with that branch as its primary one.
+    /// Returns the branch object in a branch as an object of the fan-out, with that branch as its primary one; this object where
+    /// all branches have the same objects.
     pub fn in_branch(&self, branch: usize) -> Option<VnodeRef> {
         let node: VnodeRef = self.fan_out.node(branch, self.branch_objects()).ok()?;
         Some(node)
@@ -354,8 +392,10 @@ impl FanOutVnode {
     }
 
     /// Replaces what is known of the branch objects. Where all branches have them, one that was not found this time is kept.
-    fn learn(&self, mut objects: BranchObjects) {
+    /// Returns whether one was found in a branch in which none was known.
+    fn learn(&self, mut objects: BranchObjects) -> bool {
         let mut known = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let finds_more = objects.iter().zip(known.iter()).any(|(new, old)| new.is_some() && old.is_none());
         if self.fan_out.changes_all() {
             objects.iter_mut().zip(known.iter()).for_each(|(new, old)| *new = new.take().or_else(|| old.clone()));
         }
@@ -363,6 +403,21 @@ impl FanOutVnode {
         // Not under the lock: dropping a vnode may take its time.
         drop(known);
         drop(old);
+        finds_more
+    }
+
+    /// Enters this object by the handle of each branch object, so that it is found where its primary one is not.
+    fn enter_in_table(self: &Arc<Self>) {
+        branch_handles(&self.branch_objects()).for_each(|handle| self.fan_out.live.insert(handle, self));
+    }
+
+    /// Returns whether these may be its branch objects: in no branch another is known.
+    fn may_have(&self, objects: &[Option<VnodeRef>]) -> bool {
+        let is_same = |pair: (&Option<VnodeRef>, &Option<VnodeRef>)| match pair {
+            (Some(known), Some(object)) => known.handle() == object.handle(),
+            _ => true,
+        };
+        self.branch_objects().iter().zip(objects).all(is_same)
     }
 
     /// Returns the branch objects of another object of this fan-out.
@@ -501,5 +556,8 @@ impl Drop for ChangeInProgress<'_> {
 impl Drop for FanOutVnode {
     fn drop(&mut self) {
         self.fan_out.live.forget(&self.handle);
+        if self.fan_out.changes_all() {
+            branch_handles(&self.branch_objects()).for_each(|handle| self.fan_out.live.forget(&handle));
+        }
     }
 }
