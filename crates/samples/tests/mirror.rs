@@ -523,6 +523,13 @@ fn a_branch_that_is_not_to_be_written_is_refused() {
     assert!(refused.contains("all branches of a mirror are written"), "{refused}");
 }
 
+#[test]
+fn a_mirror_is_no_branch_of_another_whose_record_it_could_not_have() {
+    let inner = mirror_of(&[memory(), memory()]).unwrap();
+    let refused = mirror_of(&[memory(), inner]).err().unwrap();
+    assert!(refused.contains("cannot use the branch branch1"), "{refused}");
+}
+
 /// One of many callers, which all work on the same few names.
 fn work(top: &VnodeRef, seed: u64, names: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
