@@ -7,10 +7,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{create, memory, name, root};
+use common::{create, layer, memory, name, root};
 use vnode::fan_out::{Changes, Routing, join};
 use vnode::layer::{Layer, LayerFile, LayerVnode, stack};
-use vnode::{Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{AllocateMode, Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, VnodeRef};
 
 /// Does something before the next rename or creation.
 #[derive(Clone, Default)]
@@ -91,6 +91,23 @@ fn a_parent_that_is_asked_for_during_a_rename_mixes_no_branches() {
     assert!(!is_there(&second, "two/precious"));
 }
 
+#[test]
+fn a_parent_is_not_that_of_a_branch_that_has_failed() {
+    let first = layer("faulty", &[("operations", "mkdir"), ("from", "4"), ("error", "EIO")], memory());
+    let mirror = join(vec![first, memory()], InAll);
+    let top = mirror.root();
+    let make = |directory: &VnodeRef, text: &str| directory.mkdir(&root(), name(text), 0o755).unwrap().vnode;
+    let (one, two) = (make(&top, "one"), make(&top, "two"));
+    let moved = make(&one, "moved");
+    make(&top, "missing in the first");
+    one.rename(&root(), name("moved"), &two, name("moved"), RenameMode::Replace).unwrap();
+    let parent = moved.parent(&root()).unwrap();
+    create(&parent, &root(), "file", 0o644);
+    assert!(common::walk(&mirror, &root(), "two/file").is_ok());
+    create(&one, &root(), "other", 0o644);
+    assert!(common::walk(&mirror, &root(), "one/other").is_ok(), "the former parent is what it was");
+}
+
 /// A branch whose writes fail from some time on, after they were made or without.
 #[derive(Clone, Default)]
 struct Broken {
@@ -150,4 +167,94 @@ fn a_truncating_creation_and_a_write_come_in_one_order_in_all_branches() {
     std::thread::sleep(Duration::from_millis(200));
     let of = |branch: &FileSystemRef| common::contents(&common::walk(branch, &root(), "file").unwrap().vnode, &root());
     assert_eq!(of(&first), of(&second));
+}
+
+#[test]
+fn a_change_that_only_failed_branches_have_is_not_reported_as_made() {
+    let first = layer("faulty", &[("operations", "create"), ("times", "1"), ("error", "EIO")], memory());
+    let second = layer("faulty", &[("operations", "mkdir"), ("from", "2"), ("error", "EIO")], memory());
+    let before = Before::default();
+    let mirror = join(vec![first.clone(), stack(before.clone(), second)], InAll);
+    let top = mirror.root();
+    let other = top.mkdir(&root(), name("other"), 0o755).unwrap().vnode;
+    // The second branch fails while it makes what the first has not made.
+    *before.0.lock().unwrap() = Some(Box::new(move || drop(other.mkdir(&root(), name("d"), 0o755).unwrap())));
+    let how = vnode::Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    assert_eq!(top.create(&root(), name("file"), &how).err(), Some(Errno::EIO));
+    assert!(common::walk(&first, &root(), "other/d").is_ok());
+    create(&top, &root(), "file", 0o644);
+    assert!(common::walk(&first, &root(), "file").is_ok(), "the last branch goes on");
+}
+
+/// A branch without space: an allocation leaves a part of its range allocated.
+struct Full;
+
+impl Layer for Full {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "full"
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        if !mode.contains(AllocateMode::KEEP_SIZE) {
+            file.forward_truncate(caller, offset + length / 2)?;
+        }
+        Err(Errno::ENOSPC)
+    }
+}
+
+#[test]
+fn an_allocation_makes_all_branches_as_long_or_none() {
+    let size = |branch: &FileSystemRef| common::walk(branch, &root(), "file").unwrap().attributes.size;
+    let (allocate, zero) = (AllocateMode::ALLOCATE, AllocateMode::ZERO_RANGE);
+    for (is_full, mode) in [(true, allocate), (false, allocate), (false, zero)] {
+        let (first, second) = (memory(), memory());
+        let lower = if is_full { stack(Full, first.clone()) } else { first.clone() };
+        let mirror = join(vec![lower, second.clone()], InAll);
+        let (_, file) = create(&mirror.root(), &root(), "file", 0o644);
+        let expected = if is_full { Err(Errno::ENOSPC) } else { Ok(()) };
+        // The second is within the first: the file becomes no shorter.
+        for (offset, length) in [(10, 100), (0, 50)] {
+            assert_eq!(file.allocate(&root(), mode, offset, length), expected);
+            assert_eq!((size(&first), size(&second)), if is_full { (0, 0) } else { (110, 110) });
+        }
+    }
+}
+
+#[test]
+fn an_object_is_one_whichever_branch_it_is_found_in() {
+    for operation in ["mkdir", "lookup"] {
+        let first = layer("faulty", &[("operations", operation), ("error", "EIO")], memory());
+        let mirror = join(vec![first, memory()], InAll);
+        let top = mirror.root();
+        let (held, file) = create(&top, &root(), "file", 0o644);
+        // The first branch fails, or only cannot be read.
+        top.mkdir(&root(), name("d"), 0o755).unwrap();
+        let find = || common::walk(&mirror, &root(), "file").unwrap().vnode;
+        assert_eq!(find().handle(), held.handle(), "{operation}");
+        assert_eq!(mirror.resolve(&root(), &held.handle()).unwrap().handle(), held.handle(), "{operation}");
+        drop((held, file));
+        let found = find();
+        assert_eq!(mirror.resolve(&root(), &found.handle()).unwrap().handle(), found.handle(), "{operation}");
+    }
+}
+
+#[test]
+fn objects_that_one_branch_has_as_one_stay_several() {
+    let (first, second) = (memory(), memory());
+    create(&first.root(), &root(), "one", 0o644);
+    create(&first.root(), &root(), "other", 0o644);
+    let (linked, _) = create(&second.root(), &root(), "one", 0o644);
+    second.root().link(&root(), &linked, name("other")).unwrap();
+    let mirror = join(vec![first, second], InAll);
+    let [one, other] = ["one", "other"].map(|path| common::walk(&mirror, &root(), path).unwrap().vnode);
+    assert_ne!(one.handle(), other.handle());
 }

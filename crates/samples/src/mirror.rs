@@ -82,7 +82,12 @@ impl Layer for Shown {
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        if name == BEHIND { Err(Errno::ENODATA) } else { node.forward_getxattr(caller, name) }
+        match name == BEHIND {
+            // Another mirror, which asks, could not record in this one what its branches lack.
+            true if caller.is_server_alone() => Err(Errno::EPERM),
+            true => Err(Errno::ENODATA),
+            false => node.forward_getxattr(caller, name),
+        }
     }
 }
 

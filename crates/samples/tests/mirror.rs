@@ -239,6 +239,36 @@ fn lack_of_descriptors_while_names_are_stored_makes_no_branch_fail() {
 }
 
 #[test]
+fn lack_of_descriptors_that_lasts_makes_no_branch_fail() {
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..how };
+    let truncate = |top: &VnodeRef, flags: OpenFlags| {
+        let file = top.lookup(&root(), name("file"))?.vnode;
+        file.open(&root(), flags.with(OpenFlags::TRUNCATE)).map(drop)
+    };
+    type Open<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
+    let opens: [(&str, Open<'_>); 6] = [
+        ("create", &|top| top.create(&root(), name("new"), &how).map(drop)),
+        ("create", &|top| top.create(&root(), name("new"), &exclusive).map(drop)),
+        ("create", &|top| top.create(&root(), name("file"), &how).map(drop)),
+        ("tmpfile", &|top| top.tmpfile(&root(), &how).map(drop)),
+        ("open", &|top| truncate(top, OpenFlags::WRITE)),
+        ("open", &|top| truncate(top, OpenFlags::READ)),
+    ];
+    for (operation, open) in opens {
+        let branches = [breakable(), breakable()];
+        let top = mirror_of(&branches).unwrap().root();
+        write(&top, "file", b"data").unwrap();
+        break_with(&branches[1], &[("operations", operation), ("error", "EMFILE")]);
+        assert_eq!(open(&top), Err(Errno::EMFILE), "{operation}");
+        break_with(&branches[1], &[]);
+        write(&top, "later", b"x").unwrap();
+        assert_same(&branches);
+        assert_eq!(read(&branches[1].root(), "file").unwrap(), b"data", "{operation}");
+    }
+}
+
+#[test]
 fn reading_a_changed_file_changes_the_access_time_that_is_shown() {
     let branches = [breakable(), breakable()];
     // The second answers faster.
@@ -295,13 +325,14 @@ fn what_is_shown_of_a_change_in_progress_can_be_read() {
 
 #[test]
 fn a_file_that_cannot_be_opened_in_all_branches_is_opened_in_none() {
-    for broken in [0, 1] {
+    let (read_only, both) = (OpenFlags::READ, OpenFlags::READ_WRITE);
+    for (broken, flags) in [(0, both), (1, both), (0, read_only), (1, read_only)] {
         let branches = [breakable(), breakable()];
         let top = mirror_of(&branches).unwrap().root();
         write(&top, "file", b"data").unwrap();
         let file = top.lookup(&root(), name("file")).unwrap().vnode;
         break_with(&branches[broken], &[("operations", "open"), ("error", "EMFILE")]);
-        assert_eq!(file.open(&root(), OpenFlags::READ_WRITE).err(), Some(Errno::EMFILE));
+        assert_eq!(file.open(&root(), flags).err(), Some(Errno::EMFILE), "{broken} {flags:?}");
         break_with(&branches[broken], &[]);
         write(&top, "later", b"x").unwrap();
         assert_same(&branches);
@@ -337,6 +368,65 @@ fn a_branch_that_cannot_store_what_was_written_is_left_out() {
         write(&top, "later", b"x").unwrap();
         assert_eq!(read(&branches[broken].root(), "later").err(), Some(Errno::ENOENT), "{operations} {broken}");
         assert_eq!(read(&branches[1 - broken].root(), "later").unwrap(), b"x");
+    }
+}
+
+#[test]
+fn what_was_written_is_stored_where_the_reader_could_not_open_the_file() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "file", b"data").unwrap();
+    break_with(&branches[1], &[("operations", "open"), ("error", "EIO")]);
+    let file = top.lookup(&root(), name("file")).unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
+    break_with(&branches[1], &[("operations", "fsync"), ("error", "EIO")]);
+    file.fsync(&root(), false).unwrap();
+    break_with(&branches[1], &[]);
+    write(&top, "later", b"x").unwrap();
+    assert_eq!(read(&branches[1].root(), "later").err(), Some(Errno::ENOENT), "it was asked, and failed");
+}
+
+#[test]
+fn data_that_is_appended_again_for_lack_of_memory_is_there_once() {
+    let faulty = |rule: &[(&str, &str)], lower| {
+        let rule: Vec<_> = rule.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        layers::kind("faulty").unwrap().stack(&rule, lower).unwrap()
+    };
+    let short = faulty(&[("operations", "write"), ("short", "2"), ("times", "1")], memory());
+    let lacking = faulty(&[("operations", "write"), ("from", "2"), ("times", "1"), ("error", "ENOMEM")], short);
+    let branches = [memory(), lacking];
+    let top = mirror_of(&branches).unwrap().root();
+    let how = Creation { mode: 0o644, flags: OpenFlags::WRITE.with(OpenFlags::APPEND) };
+    let file = top.create(&root(), name("file"), &how).unwrap().file;
+    assert_eq!(file.write_at(&root(), 0, b"data"), Ok(4));
+    assert_eq!(file.write_at(&root(), 0, b"more"), Ok(4));
+    assert_eq!(read(&branches[1].root(), "file").unwrap(), b"datamore");
+    assert_same(&branches);
+}
+
+#[test]
+fn an_open_directory_lists_no_branch_that_has_failed() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "before", b"1").unwrap();
+    let open = top.open_directory(&root()).unwrap();
+    let list = |from: Cookie| {
+        let mut listed = Vec::new();
+        let collect = &mut |entry: vnode::DirectoryEntry<'_>| {
+            listed.push((entry.name.as_bytes().to_vec(), entry.ino, entry.cookie));
+            std::ops::ControlFlow::Continue(())
+        };
+        open.read(&root(), from, collect).map(|()| listed)
+    };
+    let position = list(Cookie::START).unwrap()[0].2;
+    break_with(&branches[0], &[("operations", "mkdir"), ("error", "EIO")]);
+    top.mkdir(&root(), name("d"), 0o755).unwrap();
+    break_with(&branches[0], &[]);
+    assert_eq!(list(position).err(), Some(Errno::ESTALE), "positions are a branch's own");
+    let listed = list(Cookie::START).unwrap();
+    assert_eq!(listed.len(), 2);
+    for (text, number, _) in listed {
+        let found = top.lookup(&root(), Name::new(&text).unwrap()).unwrap();
+        assert_eq!(found.attributes.ino, number);
     }
 }
 
@@ -431,6 +521,13 @@ fn a_branch_that_is_not_to_be_written_is_refused() {
     let branches = vec![branch(layers::BranchMode::ReadWrite), branch(layers::BranchMode::ReadOnly)];
     let refused = mirror::KIND.join(&[], branches, None).err().unwrap().to_string();
     assert!(refused.contains("all branches of a mirror are written"), "{refused}");
+}
+
+#[test]
+fn a_mirror_is_no_branch_of_another_whose_record_it_could_not_have() {
+    let inner = mirror_of(&[memory(), memory()]).unwrap();
+    let refused = mirror_of(&[memory(), inner]).err().unwrap();
+    assert!(refused.contains("cannot use the branch branch1"), "{refused}");
 }
 
 /// One of many callers, which all work on the same few names.

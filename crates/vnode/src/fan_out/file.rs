@@ -4,14 +4,13 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::inode_number;
 use super::object::{FanOutVnode, ReadOrder};
 use crate::{
     AllocateMode, Attributes, Caller, Cookie, DirectoryEntry, Errno, Handle, KeyedGuard, Lock, LockOwner,
     OpenDirectory, OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, Vnode, VnodeRef,
-    transfer_fully,
 };
 
 /// Number of bytes copied at a time in a branch that does not copy by itself.
@@ -62,11 +61,6 @@ impl FanOutFile {
         self.node.fan_out.change(caller, self.node.primary(), &self.files, change)
     }
 
-    /// Has written data stored in every branch where the file is open.
-    fn store(&self, caller: &Caller, store: impl Fn(&Caller, &OpenFileRef) -> Result<()>) -> Result<()> {
-        self.node.fan_out.store(caller, &self.files, store)
-    }
-
     /// Returns the file that has locks and answers commands: that of the primary branch, as long as it is healthy.
     fn main(&self) -> Result<&OpenFileRef> {
         let is_usable = |branch: &usize| self.files[*branch].is_some();
@@ -84,14 +78,30 @@ impl FanOutFile {
         part: impl Fn(&Caller, usize, &OpenFileRef, Range<usize>) -> Result<usize>,
     ) -> Result<usize> {
         let moved = Cell::new(None);
-        self.change(caller, |caller, branch, file| match moved.get() {
-            None => part(caller, branch, file, 0..length).inspect(|count| moved.set(Some(*count))),
-            Some(count) if transfer_fully(count, |done| part(caller, branch, file, done..count))? < count => {
-                Err(Errno::ENOSPC)
+        // By branch, since what is attempted again in one goes on: an append would be there twice.
+        let done: Vec<Cell<usize>> = self.files.iter().map(|_| Cell::new(0)).collect();
+        self.change(caller, |caller, branch, file| {
+            let Some(count) = moved.get() else {
+                return part(caller, branch, file, 0..length).inspect(|count| moved.set(Some(*count)));
+            };
+            let done = &done[branch];
+            while done.get() < count {
+                match part(caller, branch, file, done.get()..count)? {
+                    0 => return Err(Errno::ENOSPC),
+                    more => done.set(done.get() + more),
+                }
             }
-            Some(count) => Ok(count),
+            Ok(count)
         })?;
         Ok(moved.get().unwrap_or(0))
+    }
+
+    /// Makes the file longer, so that it ends at `end` or later. The caller holds the lock.
+    fn grow(&self, caller: &Caller, end: u64) -> Result<()> {
+        if self.read(ReadOrder::PrimaryFirst, |_, file| file.getattr(caller))?.size >= end {
+            return Ok(());
+        }
+        self.change(caller, |caller, _, file| file.truncate(caller, end)).map(drop)
     }
 
     /// Excludes other changes of these bytes, if changes are made in several branches.
@@ -125,7 +135,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn flush(&self, caller: &Caller, owner: &LockOwner) -> Result<()> {
-        self.store(caller, |caller, file| file.flush(caller, owner))
+        self.node.fan_out.store(caller, &self.files, |caller, file| file.flush(caller, owner))
     }
 
     fn closing_tells(&self) -> bool {
@@ -137,12 +147,31 @@ impl OpenFile for FanOutFile {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.store(caller, |caller, file| file.fsync(caller, data_only))
+        let fan_out = &self.node.fan_out;
+        if !fan_out.changes_all() {
+            return fan_out.store(caller, &self.files, |caller, file| file.fsync(caller, data_only));
+        }
+        // What others have written is stored where this file could not be opened, too.
+        let objects = self.node.branch_objects();
+        let subjects: Vec<_> = self.files.iter().zip(&objects).map(Some).collect();
+        fan_out.store(caller, &subjects, |caller, (file, object)| match (file, object) {
+            (Some(file), _) => file.fsync(caller, data_only),
+            (None, Some(object)) => object.open(&Caller::server(), OpenFlags::READ)?.fsync(caller, data_only),
+            (None, None) => Err(Errno::ESTALE),
+        })
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let _guard = self.node.lock(caller)?;
-        self.change(caller, |caller, _, file| file.allocate(caller, mode, offset, length)).map(drop)
+        let allocate =
+            |mode| self.change(caller, |caller, _, file| file.allocate(caller, mode, offset, length)).map(drop);
+        if !self.node.fan_out.changes_all() || ![AllocateMode::ALLOCATE, AllocateMode::ZERO_RANGE].contains(&mode) {
+            return allocate(mode);
+        }
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        // If it fails in the first branch, and has allocated a part, the size there stays what it is in the others.
+        allocate(AllocateMode::from_bits(mode.bits() | AllocateMode::KEEP_SIZE.bits()))?;
+        self.grow(caller, end)
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -203,15 +232,31 @@ impl OpenFile for FanOutFile {
 /// An open directory of a fan-out.
 pub(crate) struct FanOutDirectory {
     node: Arc<FanOutVnode>,
-    branch: usize,
-    directory: OpenDirectoryRef,
+    /// The branch that is listed, and the open directory there.
+    listed: Mutex<(usize, OpenDirectoryRef)>,
 }
 
 impl FanOutDirectory {
     /// Wraps an open directory of a branch; one of the first branch is returned as it is, unless there may be changes in others.
     pub(crate) fn over(node: Arc<FanOutVnode>, branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
         let is_as_shown = branch == 0 && !node.fan_out.changes_all();
-        if is_as_shown { directory } else { Arc::new(Self { node, branch, directory }) }
+        if is_as_shown { directory } else { Arc::new(Self { node, listed: Mutex::new((branch, directory)) }) }
+    }
+
+    /// Returns what to list from a position on. If that branch has failed, another is listed, from the start.
+    ///
+    /// # Errors
+    /// `ESTALE` at any other position of a branch that has failed: it means nothing in another.
+    fn listed_from(&self, cookie: Cookie) -> Result<(usize, OpenDirectoryRef)> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.node.health().has_failed(listed.0) {
+            if cookie != Cookie::START {
+                return Err(Errno::ESTALE);
+            }
+            let open = |branch, object: &VnodeRef| Ok((branch, object.open_directory(&Caller::server())?));
+            *listed = self.node.read(ReadOrder::PrimaryFirst, open)?;
+        }
+        Ok(listed.clone())
     }
 }
 
@@ -222,14 +267,14 @@ impl OpenDirectory for FanOutDirectory {
         cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.directory.read(caller, cookie, &mut |entry| {
-            sink(DirectoryEntry { ino: inode_number(self.branch, entry.ino), ..entry })
-        })
+        let (branch, directory) = self.listed_from(cookie)?;
+        directory
+            .read(caller, cookie, &mut |entry| sink(DirectoryEntry { ino: inode_number(branch, entry.ino), ..entry }))
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         if !self.node.fan_out.changes_all() {
-            return self.directory.fsync(caller, data_only);
+            return self.listed_from(Cookie::START)?.1.fsync(caller, data_only);
         }
         let fsync =
             |caller: &Caller, object: &VnodeRef| object.open_directory(&Caller::server())?.fsync(caller, data_only);

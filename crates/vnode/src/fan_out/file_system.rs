@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::handle::{MAX_BRANCHES, is_digest, of_branch, parse};
 use super::health::BranchHealth;
-use super::object::FanOut;
+use super::object::{FanOut, ReadOrder};
 use super::routing::Routing;
 use crate::{
     Caller, Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes,
@@ -27,6 +27,7 @@ pub fn join(branches: Vec<FileSystemRef>, routing: impl Routing) -> FileSystemRe
         live: LiveTable::default(),
         locks: KeyedLocks::default(),
         names: KeyedLocks::default(),
+        entering: Mutex::default(),
         failing: Mutex::default(),
         has_digests: AtomicBool::new(false),
         notifiers: Arc::default(),
@@ -40,6 +41,14 @@ impl FanOutFileSystem {
     fn healthy(&self) -> impl Iterator<Item = &FileSystemRef> {
         self.0.health.healthy().map(|branch| &self.0.branches[branch])
     }
+
+    /// Returns the live object of a handle, if the caller may have one of its branch objects by handle.
+    fn resolve_live(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
+        let found = self.0.live.find(handle).ok_or(Errno::ESTALE)?;
+        let resolve = |branch: usize, object: &VnodeRef| self.0.branches[branch].resolve(caller, &object.handle());
+        found.read(ReadOrder::PrimaryFirst, resolve)?;
+        Ok(found)
+    }
 }
 
 impl FileSystem for FanOutFileSystem {
@@ -50,15 +59,12 @@ impl FileSystem for FanOutFileSystem {
 
     fn resolve(&self, caller: &Caller, handle: &Handle) -> Result<VnodeRef> {
         if is_digest(handle) {
-            let found = self.0.live.find(handle).ok_or(Errno::ESTALE)?;
-            let branch = &self.0.branches[found.primary()];
-            branch.resolve(caller, &found.primary_object().handle())?;
-            return Ok(found);
+            return self.resolve_live(caller, handle);
         }
         let (branch, object) = parse(handle)?;
         let file_system = self.0.branches.get(branch).ok_or(Errno::ESTALE)?;
         if self.0.health.has_failed(branch) {
-            return Err(Errno::ESTALE);
+            return self.resolve_live(caller, handle);
         }
         let objects = self.0.objects_at_path_of(branch, &file_system.resolve(caller, &object)?)?;
         Ok(self.0.node(branch, objects)?)

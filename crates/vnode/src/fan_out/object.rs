@@ -33,13 +33,16 @@ pub(crate) struct FanOut {
     pub(crate) branches: Vec<FileSystemRef>,
     pub(crate) routing: Box<dyn Routing>,
     pub(crate) health: BranchHealth,
-    /// Live objects, so that all references to an object see the same branch objects.
+    /// Live objects, so that all references to an object see the same branch objects. Where all branches have the same objects, by
+    /// the handle of each branch object.
     pub(crate) live: LiveTable<Handle, FanOutVnode>,
     /// Locks of objects that are changed in several branches, so that all branches see the changes in one order.
     pub(crate) locks: KeyedLocks<Handle>,
     /// Read-locked while a name is made; write-locked while one is removed, moved or made for an object that has one already,
     /// since what else may be done in between depends on which names there are; and while branch objects are looked up by path.
     pub(crate) names: KeyedLocks<()>,
+    /// Held while an object is entered by several handles.
+    pub(crate) entering: Mutex<()>,
     /// Held while a branch becomes a failed one.
     pub(crate) failing: Mutex<()>,
     /// Whether objects have handles that are not valid after a restart.
@@ -67,8 +70,36 @@ pub struct FanOutVnode {
 }
 
 impl FanOut {
-    /// Returns the object of these branch objects: the live one if it exists, with the branch objects known now.
+    /// Returns the object of these branch objects: the live one if it exists, with the branch objects known now. Where all branches
+    /// have the same objects, it may have another primary branch, in which it was not found this time.
     pub(crate) fn node(self: &Arc<Self>, primary: usize, objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
+        if !self.changes_all() {
+            return self.node_of_primary(primary, objects);
+        }
+        let found = self.live_of(&objects);
+        let entering = || self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _entering = found.is_none().then(entering);
+        match found.or_else(|| self.live_of(&objects)) {
+            Some(node) => {
+                if node.learn(objects) {
+                    node.enter_in_table();
+                }
+                Ok(node)
+            }
+            None => {
+                let node = self.node_of_primary(primary, objects)?;
+                node.enter_in_table();
+                Ok(node)
+            }
+        }
+    }
+
+    /// Returns the live object that has one of these branch objects, and no other in any branch.
+    fn live_of(&self, objects: &[Option<VnodeRef>]) -> Option<Arc<FanOutVnode>> {
+        branch_handles(objects).find_map(|handle| self.live.find(&handle).filter(|live| live.may_have(objects)))
+    }
+
+    fn node_of_primary(self: &Arc<Self>, primary: usize, objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
         let object = objects.get(primary).cloned().flatten().ok_or(Errno::ENOENT)?;
         let handle = of_branch(primary, &object.handle());
         if is_digest(&handle) {
@@ -132,13 +163,26 @@ impl FanOut {
     /// primary branch. Once it is made in one branch, it is made in the others whether the caller is cancelled or not.
     ///
     /// # Errors
-    /// That of the first branch; nothing has changed then.
+    /// That of the first branch; nothing has changed then in a branch that is used further.
     pub(crate) fn change<S, T>(
         &self,
         caller: &Caller,
         primary: usize,
         subjects: &[Option<S>],
         change: impl Fn(&Caller, usize, &S) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        self.change_or(caller, primary, subjects, change, |_, _, error| Err(error))
+    }
+
+    /// Makes a change as [`FanOut::change`]. Where another branch has made it, and this process goes on lacking resources for it,
+    /// `instead` is done, which has the error.
+    pub(crate) fn change_or<S, T>(
+        &self,
+        caller: &Caller,
+        primary: usize,
+        subjects: &[Option<S>],
+        change: impl Fn(&Caller, usize, &S) -> Result<T>,
+        instead: impl Fn(&Caller, &S, Errno) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         if !self.changes_all() {
             let subject = subjects[primary].as_ref().ok_or(Errno::ESTALE)?;
@@ -148,7 +192,13 @@ impl FanOut {
         let attempt = |branch: usize, subject: &S, is_made: bool| {
             let caller = if is_made { &uncancelled } else { caller };
             let attempt = || self.health.measure(branch, || change(caller, branch, subject));
-            if is_made { patiently(attempt) } else { attempt() }
+            if !is_made {
+                return attempt();
+            }
+            match patiently(attempt) {
+                Err(error) if is_transient(error) => instead(caller, subject, error),
+                made => made,
+            }
         };
         // Storage that is broken does not keep the others from making the change.
         self.in_each(self.health.healthy(), subjects, attempt, |error, is_made| is_made || is_of_storage(error))
@@ -201,7 +251,7 @@ impl FanOut {
     /// succeeded in another branch. If it has succeeded in any, those with errors fail: they lack what that one has.
     ///
     /// # Errors
-    /// The first that is not tolerable; the first of all if there is no success.
+    /// The first that is not tolerable; the first of all if there is no success in a branch that is used further.
     fn in_each<S, T>(
         &self,
         branches: impl Iterator<Item = usize>,
@@ -226,13 +276,13 @@ impl FanOut {
                 }
             }
         }
-        match failures.first() {
-            Some((_, error)) if !has_succeeded => Err(*error),
-            _ => {
-                failures.into_iter().for_each(|(branch, error)| self.fail(branch, error));
-                Ok(results)
-            }
+        let first = failures.first().map_or(Errno::EIO, |(_, error)| *error);
+        if has_succeeded {
+            failures.into_iter().for_each(|(branch, error)| self.fail(branch, error));
         }
+        // Another change may have made those fail that have this one, and then not the others.
+        let is_kept = |(branch, result): (usize, &Option<T>)| result.is_some() && !self.health.has_failed(branch);
+        if results.iter().enumerate().any(is_kept) { Ok(results) } else { Err(first) }
     }
 
     /// Reads from one of several subjects, and from another if its storage is broken.
@@ -271,7 +321,7 @@ const ATTEMPTS: u32 = 100;
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns whether the error is due to the caller or to resources that this process lacks, and not to a branch.
-fn is_transient(error: Errno) -> bool {
+pub(crate) fn is_transient(error: Errno) -> bool {
     matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EAGAIN)
 }
 
@@ -284,6 +334,12 @@ fn patiently<T>(attempt: impl Fn() -> Result<T>) -> Result<T> {
         }
     }
     attempt()
+}
+
+/// Returns the handles that an object has by each of its branch objects.
+fn branch_handles(objects: &[Option<VnodeRef>]) -> impl Iterator<Item = Handle> {
+    let by_branch = objects.iter().enumerate();
+    by_branch.filter_map(|(branch, object)| Some(of_branch(branch, &object.as_ref()?.handle())))
 }
 
 /// Returns the object at a path, a symlink itself.
@@ -315,7 +371,8 @@ impl FanOutVnode {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the branch object in a branch as an object of the fan-out, with that branch as its primary one.
+    /// Returns the branch object in a branch as an object of the fan-out, with that branch as its primary one; this object where
+    /// all branches have the same objects.
     pub fn in_branch(&self, branch: usize) -> Option<VnodeRef> {
         let node: VnodeRef = self.fan_out.node(branch, self.branch_objects()).ok()?;
         Some(node)
@@ -335,8 +392,10 @@ impl FanOutVnode {
     }
 
     /// Replaces what is known of the branch objects. Where all branches have them, one that was not found this time is kept.
-    fn learn(&self, mut objects: BranchObjects) {
+    /// Returns whether one was found in a branch in which none was known.
+    fn learn(&self, mut objects: BranchObjects) -> bool {
         let mut known = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let finds_more = objects.iter().zip(known.iter()).any(|(new, old)| new.is_some() && old.is_none());
         if self.fan_out.changes_all() {
             objects.iter_mut().zip(known.iter()).for_each(|(new, old)| *new = new.take().or_else(|| old.clone()));
         }
@@ -344,6 +403,21 @@ impl FanOutVnode {
         // Not under the lock: dropping a vnode may take its time.
         drop(known);
         drop(old);
+        finds_more
+    }
+
+    /// Enters this object by the handle of each branch object, so that it is found where its primary one is not.
+    fn enter_in_table(self: &Arc<Self>) {
+        branch_handles(&self.branch_objects()).for_each(|handle| self.fan_out.live.insert(handle, self));
+    }
+
+    /// Returns whether these may be its branch objects: in no branch another is known.
+    fn may_have(&self, objects: &[Option<VnodeRef>]) -> bool {
+        let is_same = |pair: (&Option<VnodeRef>, &Option<VnodeRef>)| match pair {
+            (Some(known), Some(object)) => known.handle() == object.handle(),
+            _ => true,
+        };
+        self.branch_objects().iter().zip(objects).all(is_same)
     }
 
     /// Returns the branch objects of another object of this fan-out.
@@ -482,5 +556,8 @@ impl Drop for ChangeInProgress<'_> {
 impl Drop for FanOutVnode {
     fn drop(&mut self) {
         self.fan_out.live.forget(&self.handle);
+        if self.fan_out.changes_all() {
+            branch_handles(&self.branch_objects()).for_each(|handle| self.fan_out.live.forget(&handle));
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! The operations on an object of a fan-out: reads of one branch object, changes of the primary one or of all.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::file::{FanOutDirectory, FanOutFile};
 use super::health::is_of_storage;
-use super::object::{BranchObjects, FanOutVnode, ReadOrder};
+use super::object::{BranchObjects, ChangeResults, FanOutVnode, ReadOrder, is_transient};
 use crate::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -50,6 +50,53 @@ impl FanOutVnode {
         self.change(caller, change).map(drop)
     }
 
+    /// Makes a file that is open in the branches in which changes are made. Where another branch has made it, and this process goes
+    /// on lacking resources to open it, such as descriptors that the caller may have, the branch is not to blame: `instead` is
+    /// done there.
+    ///
+    /// # Errors
+    /// Those of [`FanOut::change`](super::object::FanOut::change); that of the lack, where `instead` was done.
+    fn make_open(
+        &self,
+        caller: &Caller,
+        make: impl Fn(&Caller, &VnodeRef) -> Result<Created>,
+        instead: impl Fn(&Caller, &VnodeRef) -> Result<()>,
+    ) -> Result<ChangeResults<'_, Created>> {
+        let guard = self.lock(caller)?;
+        let _change = self.begin_change();
+        let lack = Cell::new(None);
+        let make = |caller: &Caller, _, directory: &VnodeRef| make(caller, directory).map(Some);
+        let instead = |caller: &Caller, directory: &VnodeRef, error| {
+            instead(caller, directory)?;
+            lack.set(Some(error));
+            Ok(None)
+        };
+        let made = self.fan_out.change_or(caller, self.primary(), &self.branch_objects(), make, instead)?;
+        match lack.get() {
+            Some(error) => Err(error),
+            None => Ok((made.into_iter().map(Option::flatten).collect(), guard)),
+        }
+    }
+
+    /// Opens the file for reading: in one branch, and in all others that can open it, since any of them may have to answer later.
+    ///
+    /// # Errors
+    /// That of the first branch; that of a cancelled caller, or of a process that lacks resources, in any.
+    fn open_to_read(&self, caller: &Caller, flags: OpenFlags) -> Result<Vec<Option<OpenFileRef>>> {
+        let (opened_in, file) =
+            self.read(ReadOrder::Routed, |branch, object| Ok((branch, object.open(caller, flags)?)))?;
+        let objects = self.branch_objects();
+        let mut files: Vec<Option<OpenFileRef>> = objects.iter().map(|_| None).collect();
+        for branch in self.health().healthy().filter(|branch| *branch != opened_in) {
+            files[branch] = match objects[branch].as_ref().map(|object| object.open(caller, flags)) {
+                Some(Err(error)) if is_transient(error) => return Err(error),
+                opened => opened.and_then(Result::ok),
+            };
+        }
+        files[opened_in] = Some(file);
+        Ok(files)
+    }
+
     /// Opens a created object as its creators have.
     fn created(&self, name: Option<Name<'_>>, made: Vec<Option<Created>>, flags: OpenFlags) -> Result<Created> {
         let (entries, files): (Vec<_>, Vec<_>) =
@@ -62,6 +109,19 @@ impl FanOutVnode {
         let file = FanOutFile::of_vnode(&entry.vnode, files, flags)?;
         Ok(Created { entry, file })
     }
+}
+
+/// Makes the name of a file that cannot be opened.
+fn make_closed(caller: &Caller, directory: &VnodeRef, name: Name<'_>, how: &Creation) -> Result<()> {
+    match directory.mknod(caller, name, FileKind::Regular, how.mode, Device::default()) {
+        Err(_) if !how.flags.is_exclusive() && directory.lookup(&Caller::server(), name).is_ok() => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+/// Returns the change of a file to one without data.
+fn truncation() -> SetAttributes {
+    SetAttributes { size: Some(0), ..SetAttributes::default() }
 }
 
 fn with_branch<T>((branch, result): (usize, Option<T>)) -> Option<(usize, T)> {
@@ -119,8 +179,11 @@ impl Vnode for FanOutVnode {
             false => self.fan_out.objects_at_path_of(branch, &parent)?,
             true => {
                 let server = Caller::server();
-                let parent_of = |object: Option<VnodeRef>| object?.parent(&server).ok();
-                let mut objects: BranchObjects = self.branch_objects().into_iter().map(parent_of).collect();
+                // A branch that has failed may have the object elsewhere.
+                let parent_of = |(branch, object): (usize, Option<VnodeRef>)| {
+                    object.filter(|_| !self.health().has_failed(branch))?.parent(&server).ok()
+                };
+                let mut objects: BranchObjects = self.branch_objects().into_iter().enumerate().map(parent_of).collect();
                 objects[branch] = Some(parent);
                 objects
             }
@@ -134,13 +197,15 @@ impl Vnode for FanOutVnode {
         let truncates = self.fan_out.changes_all() && how.flags.truncates();
         let lower_how =
             Creation { flags: if truncates { how.flags.without(OpenFlags::TRUNCATE) } else { how.flags }, ..*how };
-        let (made, guard) = self.change(caller, |caller, _, object| object.create(caller, name, &lower_how))?;
+        let make = |caller: &Caller, directory: &VnodeRef| directory.create(caller, name, &lower_how);
+        // The name is made all the same: whether it was there before is not known in those that have it now.
+        let instead = |caller: &Caller, directory: &VnodeRef| make_closed(caller, directory, name, how);
+        let (made, guard) = self.make_open(caller, make, instead)?;
         let mut created = self.created(Some(name), made, how.flags)?;
         drop(guard);
         if truncates && created.entry.attributes.size > 0 {
             // The file existed before: in all branches it is truncated before or after what others write to it.
-            let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            created.entry.attributes = created.entry.vnode.setattr(caller, &cut)?;
+            created.entry.attributes = created.entry.vnode.setattr(caller, &truncation())?;
         }
         Ok(created)
     }
@@ -200,24 +265,23 @@ impl Vnode for FanOutVnode {
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         let node: VnodeRef = self.shared()?;
-        if flags.truncates() || !self.fan_out.changes_all() {
+        if !self.fan_out.changes_all() {
             let (files, _guard) = self.change(caller, |caller, _, object| object.open(caller, flags))?;
             return FanOutFile::of_vnode(&node, files, flags);
         }
-        if flags.writes() {
-            let files = self.fan_out.open(&self.branch_objects(), |object| object.open(caller, flags))?;
-            return FanOutFile::of_vnode(&node, files, flags);
+        if !flags.writes() && !flags.truncates() {
+            return FanOutFile::of_vnode(&node, self.open_to_read(caller, flags)?, flags);
         }
-        let (opened_in, file) =
-            self.read(ReadOrder::Routed, |branch, object| Ok((branch, object.open(caller, flags)?)))?;
-        // Any of the others may have to answer later.
-        let others = |(branch, object): (usize, &Option<VnodeRef>)| match object {
-            Some(object) if branch != opened_in && !self.health().has_failed(branch) => object.open(caller, flags).ok(),
-            _ => None,
-        };
-        let mut files: Vec<_> = self.branch_objects().iter().enumerate().map(others).collect();
-        files[opened_in] = Some(file);
-        FanOutFile::of_vnode(&node, files, flags)
+        // Truncated afterwards, since one that is not opened in all branches is to be changed in none.
+        let lower_flags = flags.without(OpenFlags::TRUNCATE);
+        let files = self.fan_out.open(&self.branch_objects(), |object| object.open(caller, lower_flags))?;
+        let file = FanOutFile::of_vnode(&node, files, flags)?;
+        match (flags.truncates(), flags.writes()) {
+            (true, true) => file.truncate(caller, 0)?,
+            (true, false) => self.setattr(caller, &truncation()).map(drop)?,
+            (false, _) => {}
+        }
+        Ok(file)
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
@@ -259,7 +323,8 @@ impl Vnode for FanOutVnode {
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        let (made, _guard) = self.change(caller, |caller, _, object| object.tmpfile(caller, how))?;
+        let make = |caller: &Caller, directory: &VnodeRef| directory.tmpfile(caller, how);
+        let (made, _guard) = self.make_open(caller, make, |_, _| Ok(()))?;
         self.created(None, made, how.flags)
     }
 
