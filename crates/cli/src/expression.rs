@@ -104,6 +104,7 @@ fn working_directory() -> Outcome<PathBuf> {
 fn failure(error: &BuildError, text: &str) -> Failure {
     let exit = match &error.problem {
         BuildProblem::Option(option) if option.is_in_use() => Exit::Busy,
+        BuildProblem::Option(option) if option.is_failed_branch() => Exit::Stack,
         BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
         BuildProblem::UnknownBase { .. }
         | BuildProblem::NoPath(_)

@@ -39,6 +39,7 @@ fn wrong_expressions() {
         ("mem: | audit(queue=1, queue=2)", 4, "column 23: option `queue` of `audit` is given twice"),
         ("mem: | audit(to=/none/x)", 4, "column 17: option `to` of `audit`: cannot use `/none/x`"),
         ("mem: | rules.fist", 4, "column 8: cannot read "),
+        ("(mem: | faulty(error=EIO))=rw, mem: | union", 5, "column 39: `union` cannot use the branch "),
     ];
     for (expression, code, message) in cases {
         refused(&scratch, &[expression, mount], code, message);

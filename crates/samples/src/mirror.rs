@@ -1,7 +1,7 @@
 //! The layer `mirror`: keeps the same tree in several branches, so that one can be lost.
 //!
 //! Reads go to the branch that answers fastest, changes to all. A branch that does not take a change that another has made is
-//! used no more; the others record its name, and refuse to be mounted with it again until it is a copy of them once more.
+//! used no more; the others record its name, and refuse to be mounted again until it is a copy of them once more.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -103,17 +103,18 @@ fn create(
         || branches.iter().any(|branch| branch.mode.unwrap_or(BranchMode::ReadWrite) != BranchMode::ReadWrite)
     {
         let message = format!("all branches of a mirror are written, and there are at most {MAX_BRANCHES}");
-        return Err(options.error("", OptionProblem::Unfinished { message }));
+        return Err(options.error("", OptionProblem::Unjoinable { message }));
     }
     let roots: Vec<VnodeRef> = branches.iter().map(|branch| branch.file_system.root()).collect();
     for (root, label) in roots.iter().zip(&labels) {
         let behind = behind(root).map_err(|error| options.error(label, OptionProblem::Branch { error }))?;
-        if let Some(stale) = labels.iter().find(|other| behind.lines().any(|line| line == *other)) {
+        // Whatever the others are called today.
+        if let Some(stale) = behind.lines().next() {
             let message = format!(
                 "{stale} lacks changes that {label} has: make it a copy of {label}, then remove the attribute {} of {label}",
                 String::from_utf8_lossy(BEHIND)
             );
-            return Err(options.error(label, OptionProblem::Unfinished { message }));
+            return Err(options.error(label, OptionProblem::Unjoinable { message }));
         }
     }
     let file_systems = branches.into_iter().map(|branch| branch.file_system).collect();

@@ -33,10 +33,15 @@ fn break_with(file_system: &FileSystemRef, rule: &[(&str, &str)]) {
 }
 
 fn mirror_of(branches: &[FileSystemRef]) -> std::result::Result<FileSystemRef, String> {
+    mirror_named("branch", branches)
+}
+
+/// Returns a mirror of branches that are called by this word and their number.
+fn mirror_named(word: &str, branches: &[FileSystemRef]) -> std::result::Result<FileSystemRef, String> {
     let branch = |(index, file_system): (usize, &FileSystemRef)| Branch {
         file_system: Arc::clone(file_system),
         mode: None,
-        label: format!("branch{index}"),
+        label: format!("{word}{index}"),
     };
     let branches = branches.iter().enumerate().map(branch).collect();
     mirror::KIND.join(&[], branches, None).map_err(|error| error.to_string())
@@ -163,7 +168,9 @@ fn a_branch_that_misses_a_change_is_left_out_and_not_mounted_again() {
         assert_eq!(read(&branches[1 - broken].root(), "after").unwrap(), b"2");
         drop((top, mirror));
         let refused = mirror_of(&branches).err().unwrap();
-        assert!(refused.contains(&format!("branch{broken} lacks changes")), "{refused}");
+        assert!(refused.contains(&format!("cannot join the branches: branch{broken} lacks changes")), "{refused}");
+        let renamed = mirror_named("the same by another path", &branches).err().unwrap();
+        assert!(renamed.contains(&format!("branch{broken} lacks changes")), "{renamed}");
         // Made a copy again.
         branches[broken].root().mkdir(&root(), name("d"), 0o755).unwrap();
         write(&branches[broken].root(), "after", b"2").unwrap();

@@ -53,6 +53,11 @@ pub enum OptionProblem {
     },
     /// A branch, rather than an option, that could be read and is refused.
     RefusedBranch(Refusal),
+    /// The branches together, rather than an option: the layer cannot join these.
+    Unjoinable {
+        /// Description of the cause and the remedy.
+        message: String,
+    },
     /// An operation, rather than an option: it was interrupted half-way and cannot be finished.
     Unfinished {
         /// Description of the cause.
@@ -107,6 +112,11 @@ impl OptionError {
         self.problem == OptionProblem::RefusedBranch(Refusal::InUse)
     }
 
+    /// Returns whether the error is that of a branch which cannot be used, rather than one of the options.
+    pub fn is_failed_branch(&self) -> bool {
+        matches!(self.problem, OptionProblem::Branch { .. })
+    }
+
     /// Returns whether the error is in the value rather than in the key, which is where a message should point.
     pub fn is_about_value(&self) -> bool {
         match self.problem {
@@ -116,6 +126,7 @@ impl OptionError {
             | OptionProblem::Missing
             | OptionProblem::Branch { .. }
             | OptionProblem::RefusedBranch(_)
+            | OptionProblem::Unjoinable { .. }
             | OptionProblem::Unfinished { .. }
             | OptionProblem::Conflict { .. } => false,
         }
@@ -145,6 +156,7 @@ impl fmt::Display for OptionError {
             }
             OptionProblem::Branch { error } => write!(formatter, "`{layer}` cannot use the branch {key}: {error}"),
             OptionProblem::RefusedBranch(why) => write!(formatter, "`{layer}` cannot use the branch {key}: {why}"),
+            OptionProblem::Unjoinable { message } => write!(formatter, "`{layer}` cannot join the branches: {message}"),
             OptionProblem::Unfinished { message } => {
                 write!(formatter, "`{layer}` cannot finish the merging of snapshots that was stopped: {message}")
             }

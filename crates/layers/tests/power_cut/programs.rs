@@ -233,7 +233,8 @@ pub(crate) fn cut_data_program(
         }
         Ok(())
     };
-    let subject = Subject { build: &build, fill: &fill, check: &|_| Ok(()) };
+    let gives_space_back = ["veil", "zstd"].contains(&layer);
+    let subject = Subject { build: &build, fill: &fill, check: &|_| Ok(()), gives_space_back };
     cut_program_on(&subject, program, Layout::Together, is_mounted, cuts, random)
 }
 
@@ -272,7 +273,8 @@ pub(crate) fn cut_program(
         }
         Ok(())
     };
-    cut_program_on(&Subject { build: &build, fill: &fill, check: &check }, program, layout, is_mounted, cuts, random)
+    let subject = Subject { build: &build, fill: &fill, check: &check, gives_space_back: false };
+    cut_program_on(&subject, program, layout, is_mounted, cuts, random)
 }
 
 /// What is tested.
@@ -283,6 +285,8 @@ struct Subject<'a> {
     fill: &'a dyn Fn(&DiskScenario<'_>) -> Result<(), String>,
     /// Checks its branches after a cut.
     check: &'a dyn Fn(Vec<Branch>) -> Result<(), String>,
+    /// Whether it gives space back when a file is closed.
+    gives_space_back: bool,
 }
 
 fn cut_program_on(
@@ -296,9 +300,9 @@ fn cut_program_on(
     let Program { name, options, branches, steps } = *program;
     let scenario = Scenario { name, branches, earlier: &[], operation: Operation::Create("unused") };
     let mut scenario_disks = DiskScenario::new(&scenario, options, layout);
-    let Subject { build, fill, check } = subject;
+    let Subject { build, fill, check, gives_space_back } = subject;
     fill(&scenario_disks)?;
-    let mut history = PromiseHistory::new(state_of(&*build(scenario_disks.scene.branches())?)?);
+    let mut history = PromiseHistory::new(state_of(&*build(scenario_disks.scene.branches())?)?, *gives_space_back);
     scenario_disks.disks.begin();
     {
         let branches = with_random_syncs(scenario_disks.scene.branches(), |index| scenario_disks.branch(index), random);

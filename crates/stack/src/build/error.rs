@@ -156,7 +156,7 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
         OptionProblem::Missing => format!("; add {}=...", error.key),
         OptionProblem::BadValue { .. } => String::new(),
         OptionProblem::Conflict { with } => format!("; leave {} or {with} out", error.key),
-        OptionProblem::Unfinished { .. } => String::new(),
+        OptionProblem::Unjoinable { .. } | OptionProblem::Unfinished { .. } => String::new(),
         OptionProblem::Branch { .. } => "; correct the branch, or leave it out".to_owned(),
         OptionProblem::RefusedBranch(Refusal::StateOfOthers) => {
             "; mount it as the user who owns that directory, or look into it and give it and what is directly in it to yours \
