@@ -166,6 +166,51 @@ fn lost_writes_are_remembered_when_the_map_is_read_again() {
     assert!(result.is_err() || again > 0, "fsync {result:?} with nothing written again");
 }
 
+#[test]
+fn lost_writes_are_remembered_when_nobody_has_used_the_file_meanwhile() {
+    for is_map_in_memory in [true, false] {
+        let (lower, faults) = (memory(), Faults::default());
+        let file_system = mapped(stack(faults.clone(), lower.clone()));
+        let (vnode, first) = create(&file_system.root(), &root(), "file", 0o644);
+        first.write_at(&root(), 0, &block(1)).unwrap();
+        first.fsync(&root(), false).unwrap();
+        let stable = size(&below(&lower));
+        first.write_at(&root(), 0, &block(2)).unwrap();
+        let handle = vnode.handle();
+        drop(vnode);
+        let kept = is_map_in_memory.then_some(first);
+        // Nobody looks the file up, which reads the map.
+        let open = || file_system.resolve(&root(), &handle).unwrap().open(&root(), OpenFlags::READ).unwrap();
+        faults.0.fails_sync.store(true, Ordering::Relaxed);
+        assert_eq!(open().fsync(&root(), false), Err(Errno::EIO));
+        drop(kept);
+        let lost = size(&below(&lower));
+        assert_eq!(open().fsync(&root(), false), Ok(()));
+        // The power is cut, and what was lost was never on the disk.
+        punch(&lower, stable, lost);
+        let version = read_block(&mapped(lower), 0).map(|data| data.get(1).copied());
+        assert_eq!(version, Ok(Some(2)), "map in memory: {is_map_in_memory}");
+    }
+}
+
+#[test]
+fn an_error_that_nobody_was_told_is_told_when_the_file_is_opened_again() {
+    let (lower, faults) = (memory(), Faults::default());
+    let file_system = mapped(stack(faults.clone(), lower));
+    let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+    faults.0.fails_sync.store(true, Ordering::Relaxed);
+    // More than the server leaves unsynchronized.
+    let many: Vec<u8> = (0..64).flat_map(|_| block(1)).collect();
+    for part in 0..70 {
+        file.write_at(&root(), (part * many.len()) as u64, &many).unwrap();
+    }
+    assert!(!faults.0.fails_sync.load(Ordering::Relaxed), "the server has synchronized it");
+    drop(file);
+    let again = opened(&file_system).unwrap();
+    assert_eq!(again.fsync(&root(), false), Err(Errno::EIO));
+    assert_eq!(again.fsync(&root(), false), Ok(()), "once");
+}
+
 /// Whoever synchronizes a file for reading only has no part in what was lost, and gets it stored all the same; what is written
 /// again changes no data, and takes no set-ID bits away.
 #[test]

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::block_map::file::promise;
+use super::block_map::losses::Losses;
 use super::path;
 use super::template::{Layer, LayerVnode, Mount, declared};
 use crate::profile::enter_with;
@@ -23,6 +24,7 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
         vnodes: LiveTable::default(),
         data_locks: KeyedLocks::default(),
         sync_locks: KeyedLocks::default(),
+        losses: Losses::default(),
         name_locks: KeyedLocks::default(),
         reported: Mutex::default(),
         notifiers,

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::block_map::log::Log;
+use super::block_map::losses::Losses;
 use super::operation::Operation;
 use super::own_entries::{EntryOrigin, OwnEntries};
 use super::shape::{Block, BlockForm, DataShape, MappedBlock};
@@ -704,6 +705,8 @@ pub(crate) struct Mount<L: Layer> {
     pub(crate) data_locks: KeyedLocks<Handle>,
     /// Held during the synchronization of a file with a block map, until its result is noted; after a lock of the data.
     pub(crate) sync_locks: KeyedLocks<Handle>,
+    /// Files with a block map of which a failed synchronization may have lost data.
+    pub(crate) losses: Losses,
     /// Locks on the names of each directory. Unused by layers without own entries.
     pub(crate) name_locks: KeyedLocks<Handle>,
     /// Lower objects of which an error was logged.

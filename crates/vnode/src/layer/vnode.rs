@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::block_map::file::plain_size;
 use super::block_map::log::Log;
+use super::block_map::losses::Loss;
 use super::operation::Operation;
 use super::own_entries::EntryOrigin;
 use super::path;
@@ -138,7 +139,19 @@ impl<L: Layer> LayerVnode<L> {
 
     /// Forgets the block map of the file, whose lower file was truncated to nothing.
     pub(crate) fn forget_log(&self) {
-        *self.log() = None;
+        let mut slot = self.log();
+        *slot = None;
+        self.note_loss(None);
+    }
+
+    /// Notes what failed synchronizations mean for the file, for as long as this server runs. The caller holds its block map.
+    pub(crate) fn note_loss(&self, loss: Option<Loss>) {
+        self.mount.losses.set(self.lower.handle(), loss);
+    }
+
+    /// Returns what failed synchronizations mean for the file.
+    pub(crate) fn noted_loss(&self) -> Option<Loss> {
+        self.mount.losses.of(&self.lower.handle())
     }
 
     /// Locks the encoded data of the file against reads and writes.

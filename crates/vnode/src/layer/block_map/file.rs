@@ -12,13 +12,14 @@ use super::format::{
 };
 use super::load::{load, read_exactly, verify};
 use super::log::{Commit, Draft, Log};
+use super::losses::Loss;
 use crate::layer::blocks::PUNCH;
 use crate::layer::scratch::Scratch;
 use crate::layer::shape::{BlockForm, MappedBlock};
 use crate::layer::template::{Layer, LayerVnode};
 use crate::{
-    AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, OpenFlags, Result, SeekTarget, SetAttributes, SetTime,
-    write_fully,
+    AllocateMode, Caller, Cancellation, Errno, Handle, KeyedGuard, OpenFile, OpenFlags, Result, SeekTarget,
+    SetAttributes, SetTime, write_fully,
 };
 
 /// Granularity of holes in the lower file, in bytes.
@@ -138,7 +139,7 @@ impl<L: Layer> MappedFile<'_, L> {
 
     /// Flushes to stable storage; see [`crate::OpenFile::fsync`].
     pub(crate) fn fsync(&self, data_only: bool) -> Result<()> {
-        let promised = if self.node.log().as_ref().is_some_and(|log| log.has_lost_writes) {
+        let promised = if self.has_lost_writes() {
             let _guard = self.node.lock_data(self.caller)?;
             self.renew_by_any()?;
             self.promise()
@@ -148,8 +149,24 @@ impl<L: Layer> MappedFile<'_, L> {
             self.promise()
         };
         self.synchronize(&self.lower_caller, data_only, promised)?;
-        let failed = self.node.log().as_mut().and_then(|log| log.failed_sync.take());
-        failed.map_or(Ok(()), Err)
+        self.tell()
+    }
+
+    /// Returns whether a failed synchronization may have lost what was written.
+    fn has_lost_writes(&self) -> bool {
+        self.node.log().as_ref().map_or_else(|| self.node.noted_loss().is_some(), |log| log.has_lost_writes)
+    }
+
+    /// Reports a failed synchronization that nobody was told yet.
+    ///
+    /// # Errors
+    /// That of the synchronization.
+    fn tell(&self) -> Result<()> {
+        let mut slot = self.node.log();
+        let Some(log) = slot.as_mut() else { return Ok(()) };
+        let untold = log.failed_sync.take();
+        self.node.note_loss(log.loss());
+        untold.map_or(Ok(()), Err)
     }
 
     /// Gives back what is free below once somebody who wrote to the file has closed it. Its times stay: the data are the same.
@@ -226,14 +243,9 @@ impl<L: Layer> MappedFile<'_, L> {
         let kind = self.node.layer().kind();
         let mut slot = self.node.log();
         if slot.as_ref().is_none_or(|log| log.lower_size != lower_size) {
-            // What a failed synchronization lost is lost whoever has written since.
-            slot.take_if(|log| !log.has_lost_writes && log.failed_sync.is_none());
-            let mut log = load(self.lower, self.caller.cancellation(), kind, self.block_size, new_identifier()?)
+            *slot = None;
+            let log = read_map(self.node, self.lower, self.caller.cancellation(), self.block_size)
                 .inspect_err(|error| report(&**self.node.lower(), kind, *error))?;
-            if let Some(old) = slot.take() {
-                (log.has_lost_writes, log.failed_sync) = (old.has_lost_writes, old.failed_sync);
-                log.failed_syncs = old.failed_syncs;
-            }
             *slot = Some(Box::new(log));
         }
         let log = slot.as_mut().ok_or(Errno::EIO)?;
@@ -424,7 +436,10 @@ impl<L: Layer> MappedFile<'_, L> {
             && let Err(error) = self.synchronize(&Caller::server(), true, self.promise())
         {
             // For the next one that asks.
-            let _ = self.with(|log| log.failed_sync = Some(error));
+            let _ = self.with(|log| {
+                log.failed_sync = Some(error);
+                self.node.note_loss(log.loss());
+            });
         }
         let punch = |log: &mut Log| if log.should_punch() { log.take_free(PAGE_BYTES) } else { Vec::new() };
         self.punch(self.with(punch).unwrap_or_default());
@@ -544,11 +559,14 @@ impl<L: Layer> MappedFile<'_, L> {
     fn store(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let stored = self.lower.fsync(caller, data_only);
         // A caller that does not wait any longer says nothing about the storage.
-        if matches!(stored, Err(error) if error != Errno::EINTR)
-            && let Some(log) = self.node.log().as_mut()
-        {
-            log.has_lost_writes = true;
-            log.failed_syncs += 1;
+        if matches!(stored, Err(error) if error != Errno::EINTR) {
+            let mut slot = self.node.log();
+            let untold = slot.as_mut().and_then(|log| {
+                log.has_lost_writes = true;
+                log.failed_syncs += 1;
+                log.failed_sync
+            });
+            self.node.note_loss(Some(Loss { untold }));
         }
         stored
     }
@@ -585,8 +603,26 @@ pub(crate) fn plain_size<L: Layer>(node: &LayerVnode<L>, block_size: usize, lowe
         return Ok(0);
     }
     let lower = node.lower().open(&Caller::server(), crate::OpenFlags::READ)?;
-    let log = load(&*lower, Caller::server().cancellation(), node.layer().kind(), block_size, new_identifier()?)?;
+    let log = read_map(node, &*lower, Caller::server().cancellation(), block_size)?;
     Ok(slot.insert(Box::new(log)).size)
+}
+
+/// Reads the map of a file. What a failed synchronization lost is lost whoever has written since. The caller holds the map that the
+/// vnode had.
+///
+/// # Errors
+/// As [`load`].
+fn read_map<L: Layer>(
+    node: &LayerVnode<L>,
+    lower: &dyn OpenFile,
+    cancellation: &Cancellation,
+    block_size: usize,
+) -> Result<Log> {
+    let mut log = load(lower, cancellation, node.layer().kind(), block_size, new_identifier()?)?;
+    if let Some(Loss { untold }) = node.noted_loss() {
+        (log.has_lost_writes, log.failed_sync) = (true, untold);
+    }
+    Ok(log)
 }
 
 /// Notes that everything that was written to a file may be on stable storage from now on, since its whole file system is being

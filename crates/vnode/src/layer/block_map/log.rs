@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::format::{
     ALIGNMENT, Extent, HEADER_BYTES, Header, Record, Trailer, checksum, own_area, own_area_bytes, record_bytes,
 };
+use super::losses::Loss;
 use super::ranges::Ranges;
 use crate::{Errno, Result};
 
@@ -421,6 +422,11 @@ impl Log {
         for record in self.records.drain(..unneeded).collect::<Vec<_>>() {
             self.free_record(record.range);
         }
+    }
+
+    /// Returns what failed synchronizations mean for the file.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        (self.has_lost_writes || self.failed_sync.is_some()).then_some(Loss { untold: self.failed_sync })
     }
 
     /// Returns whether the file should be synchronized: to free what is retained, or for a reader's sake.

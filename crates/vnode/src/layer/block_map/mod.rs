@@ -5,10 +5,11 @@
 //! replacement is on stable storage, and is then given back by punching holes.
 //!
 //! To be read in this order: `format` (the bytes), `log` (the map in memory, and which bytes are free), `load` (finding the last
-//! record that is whole), `file` (the operations).
+//! record that is whole), `losses` (what failed synchronizations may have lost), `file` (the operations).
 
 pub(crate) mod file;
 pub(crate) mod format;
 pub(crate) mod load;
 pub(crate) mod log;
+pub(crate) mod losses;
 mod ranges;
