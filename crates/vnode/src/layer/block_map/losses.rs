@@ -17,10 +17,10 @@ pub(crate) struct Loss {
 
 /// The files with a loss, by the handles of the lower files.
 #[derive(Debug, Default)]
-pub(crate) struct Losses(Mutex<Known>);
+pub(crate) struct Losses(Mutex<NotedFiles>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct NotedFiles {
     files: HashMap<Handle, Loss>,
     /// Set once there were too many: then any file may have one.
     is_incomplete: bool,
@@ -47,7 +47,7 @@ impl Losses {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, NotedFiles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
