@@ -5,9 +5,8 @@
 //! states, and every byte of it is one that it had in one of them.
 
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use vnode::{InodeNumber, Timestamp};
+use vnode::InodeNumber;
 
 use super::state::{CheckedAttributes, Object, State};
 
@@ -30,9 +29,8 @@ pub(crate) struct PromiseHistory {
     states: Vec<State>,
     /// Number of requests to the disks when each step began.
     begun: Vec<usize>,
-    /// When each of the states was there.
-    moments: Vec<Timestamp>,
-    /// Whether space is given back when a file is closed, which changes its time until that is set back.
+    /// Whether space is given back when a file is closed, which changes its time until that is set back. The kernel may report that
+    /// it was closed when the next step has begun, or the last one has ended.
     gives_space_back: bool,
     /// What was promised after a step, by which state, and number of requests by then.
     promises: Vec<(Durable, usize, usize)>,
@@ -49,14 +47,13 @@ struct EarliestStates<'a> {
 impl PromiseHistory {
     /// Nothing has been done yet.
     pub(crate) fn new(first: State, gives_space_back: bool) -> Self {
-        Self { states: vec![first], begun: Vec::new(), moments: vec![now()], gives_space_back, promises: Vec::new() }
+        Self { states: vec![first], begun: Vec::new(), gives_space_back, promises: Vec::new() }
     }
 
     /// A step was begun after so many requests, which made this.
     pub(crate) fn add(&mut self, begun: usize, state: State) {
         self.begun.push(begun);
         self.states.push(state);
-        self.moments.push(now());
     }
 
     /// What the last step made is durable, after so many requests.
@@ -142,8 +139,7 @@ impl PromiseHistory {
             && was(&|version| version.owner == found.owner)
             && was(&|version| version.names == found.names)
             && (is_new || versions.iter().map(|version| version.mtime).min() <= Some(found.mtime))
-            && (versions.iter().map(|version| version.mtime).max() >= Some(found.mtime)
-                || self.gives_space_back && found.mtime <= Some(self.moments[to]))
+            && (self.gives_space_back || versions.iter().map(|version| version.mtime).max() >= Some(found.mtime))
             && was(&|version| version.xattrs == found.xattrs);
         if is_right { Ok(()) } else { Err(format!("{found:?}, not of {versions:?}")) }
     }
@@ -164,9 +160,4 @@ impl PromiseHistory {
             wrong => Err(format!("{} bytes of {shortest} to {longest}, wrong at {wrong:?}", found.len())),
         }
     }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
 }
