@@ -302,7 +302,7 @@ fn cut_program_on(
     let mut scenario_disks = DiskScenario::new(&scenario, options, layout);
     let Subject { build, fill, check, gives_space_back } = subject;
     fill(&scenario_disks)?;
-    let mut history = PromiseHistory::new(state_of(&*build(scenario_disks.scene.branches())?)?, *gives_space_back);
+    let mut history = PromiseHistory::new(state_of(&*build(scenario_disks.scene.branches())?)?);
     scenario_disks.disks.begin();
     {
         let branches = with_random_syncs(scenario_disks.scene.branches(), |index| scenario_disks.branch(index), random);
@@ -315,6 +315,9 @@ fn cut_program_on(
                 history.promise(durable, scenario_disks.disks.requests());
             }
         }
+    }
+    if *gives_space_back {
+        history.close_files();
     }
     scenario_disks.cut(cuts, random, |scene, point| {
         let found = state_of(&*build(scene.branches())?)?;

@@ -5,8 +5,9 @@
 //! states, and every byte of it is one that it had in one of them.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use vnode::InodeNumber;
+use vnode::{InodeNumber, Timestamp};
 
 use super::state::{CheckedAttributes, Object, State};
 
@@ -29,9 +30,10 @@ pub(crate) struct PromiseHistory {
     states: Vec<State>,
     /// Number of requests to the disks when each step began.
     begun: Vec<usize>,
-    /// Whether space is given back when a file is closed, which changes its time until that is set back. The kernel may report that
-    /// it was closed when the next step has begun, or the last one has ended.
-    gives_space_back: bool,
+    /// Until when the time of a file may be later than in any state: where space is given back when a file is closed, which changes
+    /// its time until that is set back. The kernel may report that it was closed when the next step has begun, or the last one has
+    /// ended.
+    closed_until: Option<Timestamp>,
     /// What was promised after a step, by which state, and number of requests by then.
     promises: Vec<(Durable, usize, usize)>,
 }
@@ -46,8 +48,15 @@ struct EarliestStates<'a> {
 
 impl PromiseHistory {
     /// Nothing has been done yet.
-    pub(crate) fn new(first: State, gives_space_back: bool) -> Self {
-        Self { states: vec![first], begun: Vec::new(), gives_space_back, promises: Vec::new() }
+    pub(crate) fn new(first: State) -> Self {
+        Self { states: vec![first], begun: Vec::new(), closed_until: None, promises: Vec::new() }
+    }
+
+    /// Files were closed until now, which may have changed their times.
+    pub(crate) fn close_files(&mut self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let now = Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() };
+        self.closed_until = Some(now);
     }
 
     /// A step was begun after so many requests, which made this.
@@ -139,7 +148,7 @@ impl PromiseHistory {
             && was(&|version| version.owner == found.owner)
             && was(&|version| version.names == found.names)
             && (is_new || versions.iter().map(|version| version.mtime).min() <= Some(found.mtime))
-            && (self.gives_space_back || versions.iter().map(|version| version.mtime).max() >= Some(found.mtime))
+            && versions.iter().map(|version| version.mtime.max(self.closed_until)).max() >= Some(found.mtime)
             && was(&|version| version.xattrs == found.xattrs);
         if is_right { Ok(()) } else { Err(format!("{found:?}, not of {versions:?}")) }
     }
