@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::codecs::Mapped;
-use common::{create, memory, name, root, small_memory, user};
+use common::{create, layer, memory, name, root, small_memory, user};
 use vnode::layer::{Layer, LayerFile, stack};
 use vnode::{Caller, Errno, FileSystemRef, OpenFileRef, OpenFlags, Result, SetAttributes};
 
@@ -191,6 +191,25 @@ fn lost_writes_are_remembered_when_nobody_has_used_the_file_meanwhile() {
         let version = read_block(&mapped(lower), 0).map(|data| data.get(1).copied());
         assert_eq!(version, Ok(Some(2)), "map in memory: {is_map_in_memory}");
     }
+}
+
+/// However many files there are of which a synchronization has failed: then any that is there may be one of them.
+#[test]
+fn a_file_that_is_new_has_lost_nothing() {
+    let failures = ((1 << 16) + 1).to_string();
+    let lower = layer("faulty", &[("operations", "fsync"), ("times", &failures), ("error", "EIO")], memory());
+    let faults = Faults::default();
+    let file_system = mapped(stack(faults.clone(), lower));
+    for _ in 0..(1 << 16) + 1 {
+        let (_, file) = create(&file_system.root(), &root(), "failing", 0o644);
+        assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
+        file_system.root().unlink(&root(), name("failing")).unwrap();
+    }
+    let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &block(1)).unwrap();
+    let count = faults.0.writes.lock().unwrap().len();
+    assert_eq!(file.fsync(&root(), false), Ok(()));
+    assert_eq!(faults.0.writes.lock().unwrap().len(), count, "nothing is written again");
 }
 
 #[test]

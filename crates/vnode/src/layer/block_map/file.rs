@@ -541,16 +541,15 @@ impl<L: Layer> MappedFile<'_, L> {
         // A later one succeeds without what an earlier one lost: the result of that is noted first.
         let _guard = self.lock_syncs(caller)?;
         self.store(caller, data_only)?;
-        if let Some(log) = self.node.log().as_mut() {
-            if log.has_lost_writes {
-                return Err(Errno::EIO);
-            }
-            if let Some((id, end)) = promised
-                && log.id == id
-                && log.unverified.is_empty()
-            {
-                log.set_stable(end);
-            }
+        if self.has_lost_writes() {
+            return Err(Errno::EIO);
+        }
+        if let Some((id, end)) = promised
+            && let Some(log) = self.node.log().as_mut()
+            && log.id == id
+            && log.unverified.is_empty()
+        {
+            log.set_stable(end);
         }
         Ok(())
     }
@@ -620,7 +619,8 @@ fn read_map<L: Layer>(
 ) -> Result<Log> {
     let mut log = load(lower, cancellation, node.layer().kind(), block_size, new_identifier()?)?;
     if let Some(Loss { untold }) = node.noted_loss() {
-        (log.has_lost_writes, log.failed_sync) = (true, untold);
+        // An empty file has lost nothing, even if any may have.
+        (log.has_lost_writes, log.failed_sync) = (log.lower_size > 0, untold);
     }
     Ok(log)
 }
