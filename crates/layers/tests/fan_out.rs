@@ -229,6 +229,67 @@ fn an_allocation_makes_all_branches_as_long_or_none() {
     }
 }
 
+/// A branch that can allocate only if that may change the size, as NFS.
+struct Growing;
+
+impl Layer for Growing {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "growing"
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        if mode.contains(AllocateMode::KEEP_SIZE) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        file.forward_allocate(caller, mode, offset, length)
+    }
+}
+
+#[test]
+fn a_branch_is_asked_for_no_mode_of_allocation_that_it_lacks_and_nobody_asked_for() {
+    for growing in [0, 1] {
+        let branches = [memory(), memory()];
+        let lower = |branch: usize| match branch == growing {
+            true => stack(Growing, branches[branch].clone()),
+            false => branches[branch].clone(),
+        };
+        let mirror = join(vec![lower(0), lower(1)], InAll);
+        let top = mirror.root();
+        let (_, file) = create(&top, &root(), "file", 0o644);
+        assert_eq!(file.allocate(&root(), AllocateMode::ALLOCATE, 10, 100), Ok(()), "{growing}");
+        create(&top, &root(), "later", 0o644);
+        for branch in &branches {
+            assert_eq!(common::walk(branch, &root(), "file").unwrap().attributes.size, 110, "{growing}");
+            assert!(common::walk(branch, &root(), "later").is_ok(), "{growing}: no branch has failed");
+        }
+    }
+}
+
+#[test]
+fn an_object_that_is_held_shows_the_values_of_one_branch() {
+    // The first lookups cannot be made in the first branch, which is asked twice each time.
+    for times in ["1", "2", "3", "4"] {
+        let rule = [("operations", "lookup"), ("times", times), ("error", "EIO")];
+        let (first, second) = (memory(), memory());
+        create(&first.root(), &root(), "only here, for other numbers", 0o644);
+        let mirror = join(vec![layer("faulty", &rule, first), second], InAll);
+        create(&mirror.root(), &root(), "file", 0o644);
+        let find = || common::walk(&mirror, &root(), "file").unwrap();
+        let found = [find(), find(), find()];
+        let number = found[0].vnode.getattr(&root()).unwrap().ino;
+        assert_eq!(found.map(|entry| entry.attributes.ino), [number; 3], "{times}");
+    }
+}
+
 #[test]
 fn an_object_is_one_whichever_branch_it_is_found_in() {
     for operation in ["mkdir", "lookup"] {

@@ -96,12 +96,13 @@ impl FanOutFile {
         Ok(moved.get().unwrap_or(0))
     }
 
-    /// Makes the file longer, so that it ends at `end` or later. The caller holds the lock.
+    /// Makes the file longer where it ends before `end`. The caller holds the lock.
     fn grow(&self, caller: &Caller, end: u64) -> Result<()> {
-        if self.read(ReadOrder::PrimaryFirst, |_, file| file.getattr(caller))?.size >= end {
-            return Ok(());
-        }
-        self.change(caller, |caller, _, file| file.truncate(caller, end)).map(drop)
+        let grow = |caller: &Caller, _, file: &OpenFileRef| match file.getattr(caller)?.size >= end {
+            true => Ok(()),
+            false => file.truncate(caller, end),
+        };
+        self.change(caller, grow).map(drop)
     }
 
     /// Excludes other changes of these bytes, if changes are made in several branches.
@@ -170,7 +171,13 @@ impl OpenFile for FanOutFile {
         }
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         // If it fails in the first branch, and has allocated a part, the size there stays what it is in the others.
-        allocate(AllocateMode::from_bits(mode.bits() | AllocateMode::KEEP_SIZE.bits()))?;
+        let kept = AllocateMode::from_bits(mode.bits() | AllocateMode::KEEP_SIZE.bits());
+        let allocate_kept = |caller: &Caller, _, file: &OpenFileRef| match file.allocate(caller, kept, offset, length) {
+            // NFS has only the mode that changes the size.
+            Err(Errno::EOPNOTSUPP) => file.allocate(caller, mode, offset, length),
+            allocated => allocated,
+        };
+        self.change(caller, allocate_kept)?;
         self.grow(caller, end)
     }
 

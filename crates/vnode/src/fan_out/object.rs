@@ -533,13 +533,16 @@ impl FanOutVnode {
         let is_entered = |branch: &usize| entries.get(*branch).is_some_and(Option::is_some);
         let primary = Some(self.primary).filter(is_entered).or_else(|| (0..entries.len()).find(is_entered));
         let primary = primary.ok_or(Errno::ENOENT)?;
-        let attributes = entries[primary].as_ref().map(|entry| entry.attributes).ok_or(Errno::ENOENT)?;
-        let objects: BranchObjects = entries.into_iter().map(|entry| entry.map(|entry| entry.vnode)).collect();
-        let kind = objects[primary].as_ref().map(|object| object.kind());
+        let kind = entries[primary].as_ref().map(|entry| entry.vnode.kind());
         // An object of another kind by this name is another object.
-        let objects = objects.into_iter().map(|object| object.filter(|object| Some(object.kind()) == kind)).collect();
-        let attributes = self.attributes(primary, attributes);
-        Ok(Entry { vnode: self.fan_out.node(primary, objects)?, attributes })
+        let of_kind = |entry: Option<Entry>| entry.filter(|entry| Some(entry.vnode.kind()) == kind);
+        let entries: Vec<Option<Entry>> = entries.into_iter().map(of_kind).collect();
+        let vnode =
+            self.fan_out.node(primary, entries.iter().map(|entry| Some(entry.as_ref()?.vnode.clone())).collect())?;
+        // One that was first found in another branch shows the values of that one.
+        let shown = Some(vnode.primary()).filter(|branch| entries[*branch].is_some()).unwrap_or(primary);
+        let attributes = entries[shown].as_ref().map(|entry| entry.attributes).ok_or(Errno::ENOENT)?;
+        Ok(Entry { vnode, attributes: self.attributes(shown, attributes) })
     }
 }
 
