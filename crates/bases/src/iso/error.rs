@@ -40,7 +40,10 @@ impl fmt::Display for OpenError {
         let name = &self.name;
         match &self.cause {
             OpenErrorCause::NotAnImage => {
-                write!(formatter, "`{name}` is no ISO 9660 image: it has no volume descriptor; check what it is with file(1)")
+                write!(
+                    formatter,
+                    "`{name}` is no ISO 9660 image: it has no volume descriptor; check what it is with file(1)"
+                )
             }
             OpenErrorCause::HighSierra => {
                 write!(formatter, "`{name}` is a High Sierra image, which is not supported: read it with 7z(1)")
@@ -52,7 +55,10 @@ impl fmt::Display for OpenError {
                 write!(formatter, "`{name}` has no session {requested}: choose one up to {existing}")
             }
             OpenErrorCause::Damaged(what) => {
-                write!(formatter, "the image `{name}` is damaged: {what}; compare it with its checksum, or get it again")
+                write!(
+                    formatter,
+                    "the image `{name}` is damaged: {what}; compare it with its checksum, or get it again"
+                )
             }
             OpenErrorCause::Unreadable(errno) => {
                 write!(formatter, "cannot read `{name}`: {errno}{}", shortage::remedy(&(*errno).into()))

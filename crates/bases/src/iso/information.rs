@@ -78,9 +78,8 @@ impl Information {
         let tree = opened.volume.tree.kind;
         let volume: &VolumeDescription = description_of(descriptors, tree).unwrap_or(&descriptors.primary);
         let boot_files = opened.volume.boot.iter().flat_map(|boot| &boot.files);
-        let boot_images = boot_files.filter_map(|file| {
-            Some(BootInformation { name: file.name.clone(), size: file.size, image: file.image? })
-        });
+        let boot_images = boot_files
+            .filter_map(|file| Some(BootInformation { name: file.name.clone(), size: file.size, image: file.image? }));
         Self {
             name: name.to_owned(),
             size,
@@ -94,7 +93,12 @@ impl Information {
             block_count: volume.block_count,
             block_size: volume.block_size,
             volume_number: (volume.sequence_number, volume.set_size),
-            sessions: opened.sessions.all.iter().map(|session| SessionInformation::new(session.start, &session.primary)).collect(),
+            sessions: opened
+                .sessions
+                .all
+                .iter()
+                .map(|session| SessionInformation::new(session.start, &session.primary))
+                .collect(),
             session_start: descriptors.start,
             boot_catalog: descriptors.boot_catalog,
             boot_images: boot_images.collect(),

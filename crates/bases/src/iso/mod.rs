@@ -35,9 +35,6 @@ mod tree;
 mod volume;
 mod walk;
 
-#[cfg(test)]
-mod test_device;
-
 pub use error::{OpenError, OpenErrorCause};
 pub use file_system::IsoFileSystem;
 pub use format::boot_catalog::{BootImage, BootMedium, BootPlatform};

@@ -130,9 +130,7 @@ impl IsoNode {
     }
 
     pub(crate) fn metadata(&self) -> Metadata {
-        let boot = |root: &DirectoryNode, kind| {
-            boot_directory::metadata(&root.volume.tree, kind, root.metadata.mtime)
-        };
+        let boot = |root: &DirectoryNode, kind| boot_directory::metadata(&root.volume.tree, kind, root.metadata.mtime);
         match self {
             Self::Directory(node) => node.metadata,
             Self::Object { named, .. } => named.object.metadata,
@@ -201,7 +199,9 @@ impl IsoNode {
     pub(crate) fn parent(&self) -> Result<Self> {
         match self {
             Self::Directory(node) => Ok(Self::Directory(Arc::clone(node.parent().unwrap_or(node)))),
-            Self::Object { parent, .. } if self.kind() == FileKind::Directory => Ok(Self::Directory(Arc::clone(parent))),
+            Self::Object { parent, .. } if self.kind() == FileKind::Directory => {
+                Ok(Self::Directory(Arc::clone(parent)))
+            }
             Self::BootDirectory { root } => Ok(Self::Directory(Arc::clone(root))),
             Self::Object { .. } | Self::BootFile { .. } => Err(Errno::ENOTDIR),
         }

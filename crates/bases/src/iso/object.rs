@@ -51,7 +51,10 @@ pub(crate) enum Encoding {
 /// The contents by kind.
 #[derive(Debug)]
 pub(crate) enum Content {
-    File { sections: FileSections, encoding: Encoding },
+    File {
+        sections: FileSections,
+        encoding: Encoding,
+    },
     /// A directory, by the first logical block of its data.
     Directory(u32),
     /// A directory without data: not even records of itself and its parent.
@@ -226,7 +229,8 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_damaged() {
-        let of = |system_use, flags, mode| content(&metadata(flags, Some(mode)), system_use, FileSections::default(), true);
+        let of =
+            |system_use, flags, mode| content(&metadata(flags, Some(mode)), system_use, FileSections::default(), true);
         assert!(matches!(of(SystemUse::default(), 0, 0o040755), Content::Damaged));
         let damaged = SystemUse { is_damaged: true, ..SystemUse::default() };
         assert!(matches!(of(damaged, 0, 0o100644), Content::Damaged));

@@ -69,7 +69,13 @@ impl IsoDirectory {
     }
 
     /// Passes an entry that is no record, if it is after the cookie; returns whether the sink broke.
-    fn push(name: &[u8], number: InodeNumber, kind: FileKind, cookie: [Cookie; 2], sink: &mut Sink<'_>) -> Result<bool> {
+    fn push(
+        name: &[u8],
+        number: InodeNumber,
+        kind: FileKind,
+        cookie: [Cookie; 2],
+        sink: &mut Sink<'_>,
+    ) -> Result<bool> {
         let [after, own] = cookie;
         let entry = DirectoryEntry { name: Name::new(name)?, ino: number, kind: Some(kind), cookie: own };
         Ok(own > after && sink(entry).is_break())

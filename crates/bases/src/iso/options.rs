@@ -235,8 +235,24 @@ mod tests {
         assert_eq!(Options::parse("rocks=no").unwrap_err(), OptionsError::Unknown("rocks".into()));
         assert_eq!(Options::parse("session=1,start=32").unwrap_err(), OptionsError::TwoSessions);
         for text in [
-            "uid", "uid=", "uid=-1", "uid=+1", "gid=x", "mode=8", "mode=10000", "dmode=", "names=upper", "session=0",
-            "start=x", "rock=1", "joliet", "zisofs=on", "boot=", "memory=1m", "memory=", "memory=99999999999t",
+            "uid",
+            "uid=",
+            "uid=-1",
+            "uid=+1",
+            "gid=x",
+            "mode=8",
+            "mode=10000",
+            "dmode=",
+            "names=upper",
+            "session=0",
+            "start=x",
+            "rock=1",
+            "joliet",
+            "zisofs=on",
+            "boot=",
+            "memory=1m",
+            "memory=",
+            "memory=99999999999t",
         ] {
             let error = Options::parse(text).unwrap_err();
             assert!(matches!(&error, OptionsError::BadValue { option, .. } if text.starts_with(option)), "{text}");

@@ -57,7 +57,7 @@ pub(crate) fn user_data(device: DeviceRef) -> Result<DeviceRef> {
     let has_descriptor = |device: &dyn Device| -> Result<bool> {
         let offset = DESCRIPTOR_SECTOR * u64::from(SECTOR_SIZE) + DESCRIPTOR.0 as u64;
         let mut identifier = [0; DESCRIPTOR.1.len()];
-        if check_range(device.size(), offset, identifier.len()).is_err() {
+        if check_range(device.size(), offset, identifier.len() as u64).is_err() {
             return Ok(false);
         }
         match device.read_at(offset, &mut identifier) {
@@ -121,7 +121,7 @@ impl Device for RawSectors {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        check_range(self.size(), offset, buffer.len())?;
+        check_range(self.size(), offset, buffer.len() as u64)?;
         let sector_size = u64::from(SECTOR_SIZE);
         let mut sector = offset / sector_size;
         let mut skipped = (offset % sector_size) as usize;
@@ -153,7 +153,7 @@ impl Device for RawSectors {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_device::TestDevice;
+    use super::super::tree::tests::device_of;
     use super::*;
 
     const SECTORS: usize = 200;
@@ -166,7 +166,8 @@ mod tests {
     }
 
     fn raw(size: usize, mode: u8) -> Vec<u8> {
-        let sectors = plain().chunks(2048).flat_map(|data| {
+        let plain = plain();
+        let sectors = plain.chunks(2048).flat_map(|data| {
             let mut sector = if size == 2336 { vec![] } else { [&SYNCHRONIZATION[..], &[0, 2, 0, mode]].concat() };
             sector.extend(if mode == 2 { vec![0; 8] } else { vec![] });
             sector.extend_from_slice(data);
@@ -181,7 +182,7 @@ mod tests {
         for (size, mode) in [(2352, 1), (2352, 2), (2448, 1), (2448, 2), (2336, 2)] {
             let image = raw(size, mode);
             let total = image.len() as u64;
-            let device = user_data(TestDevice::new(image)).unwrap();
+            let device = user_data(device_of(image)).unwrap();
             assert_eq!(device.size(), (SECTORS * 2048) as u64);
             assert_eq!(sector_size(device.size(), total), Some(size as u64));
             for (offset, length) in [(0, SECTORS * 2048), (2047, 2), (5000, 131_072), (0, 0), (SECTORS * 2048 - 1, 1)] {
@@ -195,9 +196,9 @@ mod tests {
 
     #[test]
     fn an_image_of_user_data_is_shown_as_it_is() {
-        let device = user_data(TestDevice::new(plain())).unwrap();
+        let device = user_data(device_of(plain())).unwrap();
         assert_eq!((device.size(), sector_size(device.size(), device.size())), ((SECTORS * 2048) as u64, None));
-        let empty = user_data(TestDevice::new(vec![])).unwrap();
+        let empty = user_data(device_of(vec![])).unwrap();
         assert_eq!(empty.size(), 0);
     }
 
@@ -207,7 +208,7 @@ mod tests {
         image[20 * 2352 + 16 + 2] = FORM_2;
         image[21 * 2352 + 15] = 0;
         image[22 * 2352] = 1;
-        let device = user_data(TestDevice::new(image)).unwrap();
+        let device = user_data(device_of(image)).unwrap();
         for sector in [20, 21, 22] {
             assert_eq!(device.read_at(sector * 2048, &mut [0]), Err(Errno::EIO));
         }

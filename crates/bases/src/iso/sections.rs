@@ -117,14 +117,14 @@ mod tests {
     use super::super::Options;
     use super::super::format::directory_record::tests::record;
     use super::super::format::volume_descriptor::RootDirectory;
-    use super::super::test_device::TestDevice;
     use super::super::tree::TreeKind;
+    use super::super::tree::tests::device_of;
     use super::*;
 
     /// Returns a tree whose bytes are the numbers of their blocks.
     fn tree() -> Tree {
         Tree {
-            device: TestDevice::new((0..100 * 512).map(|at| (at / 512) as u8).collect()),
+            device: device_of((0..100 * 512).map(|at| (at / 512) as u8).collect()),
             kind: TreeKind::Plain,
             skipped: 0,
             block_size: 512,

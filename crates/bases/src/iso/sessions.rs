@@ -171,7 +171,7 @@ fn read_sector(device: &dyn Device, sector: u32) -> Result<[u8; SECTOR_SIZE as u
 }
 
 fn read_at(device: &dyn Device, offset: u64, buffer: &mut [u8]) -> Result<()> {
-    check_range(device.size(), offset, buffer.len()).map_err(|_| Errno::EIO)?;
+    check_range(device.size(), offset, buffer.len() as u64).map_err(|_| Errno::EIO)?;
     device.read_at(offset, buffer)
 }
 
@@ -183,7 +183,7 @@ fn is_within(device: &dyn Device, sector: u32) -> bool {
 mod tests {
     use super::super::format::directory_record::tests::record;
     use super::super::format::volume_descriptor::tests::descriptor;
-    use super::super::test_device::TestDevice;
+    use super::super::tree::tests::device_of;
     use super::*;
 
     /// Returns a device with sessions: their first sectors, lengths and root directories.
@@ -197,7 +197,7 @@ mod tests {
             bytes[(start as usize + 17) * 2048..][..2048].copy_from_slice(&descriptor(255, 1));
             bytes[root as usize * 2048..][..34].copy_from_slice(&record(&[0], root, 2048, 2));
         }
-        TestDevice::new(bytes)
+        device_of(bytes)
     }
 
     fn starts(device: &dyn Device, number: Option<u32>) -> (u32, Vec<u32>) {
@@ -231,12 +231,12 @@ mod tests {
 
     #[test]
     fn what_else_it_is_is_said() {
-        assert_eq!(find(&*TestDevice::new(vec![]), None, None).err(), Some(OpenErrorCause::NotAnImage));
+        assert_eq!(find(&*device_of(vec![]), None, None).err(), Some(OpenErrorCause::NotAnImage));
         let mut bytes = vec![0; 40 * 2048];
         bytes[18 * 2048 + 1..][..5].copy_from_slice(b"NSR02");
-        assert_eq!(find(&*TestDevice::new(bytes.clone()), None, None).err(), Some(OpenErrorCause::OnlyUdf));
+        assert_eq!(find(&*device_of(bytes.clone()), None, None).err(), Some(OpenErrorCause::OnlyUdf));
         bytes[16 * 2048..][..2048].copy_from_slice(&descriptor(1, 1));
         bytes[16 * 2048 + 129] = 0;
-        assert!(matches!(find(&*TestDevice::new(bytes), None, None).err(), Some(OpenErrorCause::Damaged(_))));
+        assert!(matches!(find(&*device_of(bytes), None, None).err(), Some(OpenErrorCause::Damaged(_))));
     }
 }

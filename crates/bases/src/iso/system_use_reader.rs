@@ -1,6 +1,6 @@
 //! What the system use areas of a directory record say, wherever they continue: within limits, and in no circle.
 
-use vnode::{Device, Result, zeros};
+use vnode::{Device, Errno, zeros};
 
 use super::format::Malformed;
 use super::format::rock_ridge::{self, AlternateName, FileTimes, PosixAttributes};
@@ -85,7 +85,7 @@ impl<'a> SystemUseReader<'a> {
     }
 
     /// Returns the bytes of an area.
-    fn contents(&mut self, area: ContinuationArea) -> Result<Vec<u8>> {
+    fn contents(&mut self, area: ContinuationArea) -> vnode::Result<Vec<u8>> {
         let mut offset = self.tree.offset_of(area.block) + u64::from(area.offset);
         let mut contents = Vec::new();
         let length = area.length as usize;
@@ -95,7 +95,7 @@ impl<'a> SystemUseReader<'a> {
             let part = run.get((offset - start) as usize..).unwrap_or_default();
             let part = &part[..part.len().min(length - contents.len())];
             if part.is_empty() {
-                return Err(vnode::Errno::EIO);
+                return Err(Errno::EIO);
             }
             contents.extend_from_slice(part);
             offset += part.len() as u64;
@@ -104,7 +104,7 @@ impl<'a> SystemUseReader<'a> {
     }
 
     /// Returns the run that begins at this offset; it ends early with the image.
-    fn run(&mut self, start: u64) -> Result<&[u8]> {
+    fn run(&mut self, start: u64) -> vnode::Result<&[u8]> {
         match self.runs.iter().position(|(offset, _)| *offset == start) {
             Some(index) => self.runs[index..].rotate_left(1),
             None => {
@@ -167,13 +167,13 @@ impl SystemUse {
 mod tests {
     use super::super::Options;
     use super::super::format::volume_descriptor::RootDirectory;
-    use super::super::test_device::TestDevice;
     use super::super::tree::TreeKind;
+    use super::super::tree::tests::device_of;
     use super::*;
 
     fn tree(bytes: Vec<u8>) -> Tree {
         Tree {
-            device: TestDevice::new(bytes),
+            device: device_of(bytes),
             kind: TreeKind::RockRidge,
             skipped: 0,
             block_size: 2048,

@@ -53,7 +53,20 @@ impl Tree {
     /// # Errors
     /// `EIO`, also for what is not in the image.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        check_range(self.device.size(), offset, buffer.len()).map_err(|_| Errno::EIO)?;
+        check_range(self.device.size(), offset, buffer.len() as u64).map_err(|_| Errno::EIO)?;
         self.device.read_at(offset, buffer)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    /// Returns a device with these contents.
+    pub(crate) fn device_of(bytes: Vec<u8>) -> DeviceRef {
+        Arc::new(MemoryDevice::from_bytes(&bytes))
     }
 }

@@ -113,14 +113,16 @@ impl BootCatalog {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let entry = |index: usize| Fields(bytes).bytes(index * ENTRY_LENGTH, ENTRY_LENGTH).map(Fields);
         let validation = entry(0)?;
-        let sum = validation.0.chunks_exact(2).fold(0, |sum: u16, word| {
-            sum.wrapping_add(u16::from_le_bytes([word[0], word[1]]))
-        });
+        let sum = validation
+            .0
+            .chunks_exact(2)
+            .fold(0, |sum: u16, word| sum.wrapping_add(u16::from_le_bytes([word[0], word[1]])));
         if validation.byte(0)? != 1 || validation.bytes(30, 2)? != [0x55, 0xaa] || sum != 0 {
             return Err(Malformed);
         }
         let platform = BootPlatform::from_number(validation.byte(1)?);
-        let mut catalog = Self { images: vec![image(entry(1)?, platform)?.ok_or(Malformed)?], length: 2 * ENTRY_LENGTH };
+        let mut catalog =
+            Self { images: vec![image(entry(1)?, platform)?.ok_or(Malformed)?], length: 2 * ENTRY_LENGTH };
         let mut index = 2;
         while let Ok(header) = entry(index) {
             let Some((last, platform, count)) = section(header) else { break };
@@ -194,7 +196,8 @@ pub(crate) mod tests {
     pub(crate) fn validation(platform: u8) -> Vec<u8> {
         let mut entry = vec![0; ENTRY_LENGTH];
         (entry[0], entry[1], entry[30], entry[31]) = (1, platform, 0x55, 0xaa);
-        let sum: u16 = entry.chunks(2).fold(0, |sum: u16, word| sum.wrapping_add(u16::from_le_bytes([word[0], word[1]])));
+        let sum: u16 =
+            entry.chunks(2).fold(0, |sum: u16, word| sum.wrapping_add(u16::from_le_bytes([word[0], word[1]])));
         entry[28..30].copy_from_slice(&sum.wrapping_neg().to_le_bytes());
         entry
     }
@@ -221,13 +224,19 @@ pub(crate) mod tests {
         ]
         .concat();
         let catalog = BootCatalog::parse(&bytes).unwrap();
-        let found: Vec<_> =
-            catalog.images.iter().map(|image| (image.platform, image.medium, image.sector, image.is_bootable)).collect();
-        assert_eq!(found, [
-            (BootPlatform::Bios, BootMedium::NoEmulation, 50, true),
-            (BootPlatform::Efi, BootMedium::NoEmulation, 60, true),
-            (BootPlatform::Mac, BootMedium::Diskette(1440), 70, false),
-        ]);
+        let found: Vec<_> = catalog
+            .images
+            .iter()
+            .map(|image| (image.platform, image.medium, image.sector, image.is_bootable))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (BootPlatform::Bios, BootMedium::NoEmulation, 50, true),
+                (BootPlatform::Efi, BootMedium::NoEmulation, 60, true),
+                (BootPlatform::Mac, BootMedium::Diskette(1440), 70, false),
+            ]
+        );
         assert_eq!(catalog.length, 7 * ENTRY_LENGTH);
         assert_eq!(catalog.images[0].load_sectors, 4);
     }

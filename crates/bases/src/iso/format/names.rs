@@ -65,7 +65,11 @@ pub(crate) fn safe(name: Vec<u8>) -> Vec<u8> {
         }
         _ => name,
     };
-    if name.len() > NAME_MAX { with_suffix(&name, &format!("~{:016x}", xxhash_rust::xxh3::xxh3_64(&name))) } else { name }
+    if name.len() > NAME_MAX {
+        with_suffix(&name, &format!("~{:016x}", xxhash_rust::xxh3::xxh3_64(&name)))
+    } else {
+        name
+    }
 }
 
 /// Returns the name by which an object is shown if `count - 1` before it in its directory have the same name.

@@ -25,12 +25,7 @@ impl PosixAttributes {
     /// [`Malformed`] if it is short.
     pub(crate) fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let fields = Fields(data);
-        Ok(Self {
-            mode: fields.both32(0)?,
-            nlink: fields.both32(8)?,
-            uid: fields.both32(16)?,
-            gid: fields.both32(24)?,
-        })
+        Ok(Self { mode: fields.both32(0)?, nlink: fields.both32(8)?, uid: fields.both32(16)?, gid: fields.both32(24)? })
     }
 }
 

@@ -58,8 +58,6 @@ pub(crate) struct RootDirectory {
 /// Contents of a primary, supplementary or enhanced descriptor.
 #[derive(Clone, Debug)]
 pub(crate) struct VolumeDescription {
-    /// Character set of its texts and of the names in its tree.
-    pub(crate) character_set: CharacterSet,
     /// Level of Joliet, from 1 to 3, if the names are those of Joliet.
     pub(crate) joliet_level: Option<u8>,
     /// Whether this is an enhanced descriptor (ISO 9660:1999), whose names have up to 207 bytes and no rules.
@@ -150,12 +148,12 @@ impl VolumeDescription {
         let joliet_level = if fields.byte(0)? == 2 { joliet_level(fields.bytes(88, 32)?) } else { None };
         let character_set = if joliet_level.is_some() { CharacterSet::Utf16 } else { CharacterSet::Bytes };
         let block_size = u32::from(fields.both16(128)?);
-        let root = DirectoryRecord::parse(fields.bytes(156, 34)?)?.filter(DirectoryRecord::is_directory).ok_or(Malformed)?;
+        let root =
+            DirectoryRecord::parse(fields.bytes(156, 34)?)?.filter(DirectoryRecord::is_directory).ok_or(Malformed)?;
         if !block_size.is_power_of_two() || !(BLOCK_SIZE_MIN..=SECTOR_SIZE).contains(&block_size) {
             return Err(Malformed);
         }
         Ok(Self {
-            character_set,
             joliet_level,
             is_enhanced: is_enhanced && joliet_level.is_none(),
             texts: VolumeTexts::parse(fields, character_set)?,
