@@ -6,3 +6,5 @@ mod allocator;
 pub mod dir;
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
+mod unix;
