@@ -10,5 +10,5 @@ pub mod dir;
 pub mod iso;
 #[cfg(feature = "mem")]
 pub mod mem;
-#[cfg(feature = "iso")]
+#[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
 mod unix;
