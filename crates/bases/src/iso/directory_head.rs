@@ -4,6 +4,7 @@ use vnode::{Result, zeros};
 
 use super::format::SECTOR_SIZE;
 use super::format::directory_record::DirectoryRecord;
+use super::format::system_use::sharing;
 use super::object::Metadata;
 use super::system_use_reader::{SystemUse, SystemUseReader};
 use super::tree::{Tree, TreeKind};
@@ -56,8 +57,9 @@ impl DirectoryHead {
 fn system_use(tree: &Tree, record: &DirectoryRecord<'_>) -> SystemUse {
     // The area of the root's own record is the one that says how many bytes all others begin with.
     let is_root = record.is_self() && record.data_block() == Ok(tree.root.block);
-    let skipped = if is_root { 0 } else { tree.skipped };
-    match record.system_use.get(skipped..) {
+    let area = record.system_use;
+    let entries = if is_root { sharing(area).map(|(_, entries)| entries) } else { area.get(tree.skipped..) };
+    match entries {
         Some(area) if tree.kind == TreeKind::RockRidge => SystemUseReader::new(tree).read(area),
         _ => SystemUse::default(),
     }

@@ -29,7 +29,10 @@ fn images_for_several_platforms() {
     assert!(contents("boot.cat").starts_with(&contents("[BOOT]/catalog")));
     let images = &file_system.information().boot_images;
     assert_eq!((images[0].image.platform, images[0].image.medium), (BootPlatform::Bios, BootMedium::NoEmulation));
-    assert_eq!((images[1].image.platform, images[1].size), (BootPlatform::Efi, contents("[BOOT]/02-efi.img").len() as u64));
+    assert_eq!(
+        (images[1].image.platform, images[1].size),
+        (BootPlatform::Efi, contents("[BOOT]/02-efi.img").len() as u64)
+    );
     for vnode in [boot.clone(), find(&file_system, "[BOOT]/catalog").unwrap()] {
         let resolved = file_system.resolve(&root_user(), &vnode.handle()).unwrap();
         assert_eq!(resolved.getattr(&root_user()), vnode.getattr(&root_user()));

@@ -19,7 +19,8 @@ fn source(root: &Path) {
     let mut random = fastrand::Rng::with_seed(1);
     fs::write(root.join("random"), (0..200_000).map(|_| random.u8(..)).collect::<Vec<_>>()).unwrap();
     fs::write(root.join("zeros/zeros"), vec![0; 500_000]).unwrap();
-    let holes: Vec<u8> = words[..140_000].iter().copied().chain(vec![0; 300_000]).chain(words[..70_000].to_vec()).collect();
+    let holes: Vec<u8> =
+        words[..140_000].iter().copied().chain(vec![0; 300_000]).chain(words[..70_000].to_vec()).collect();
     fs::write(root.join("zeros/between"), holes).unwrap();
     source::file(&root.join("small"), 10);
     source::file(&root.join("empty"), 0);

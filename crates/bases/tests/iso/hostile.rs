@@ -52,13 +52,23 @@ fn walk(file_system: &IsoFileSystem) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_directory_that_is_its_own_ancestor() {
-    for (path, target) in
-        [(&["A", "B"][..], &["A"][..]), (&["A", "B"], &["A", "B"]), (&["A", "B"], &[]), (&[], &[]), (&["D"], &["A", "B"])]
-    {
+    for (path, target) in [
+        (&["A", "B"][..], &["A"][..]),
+        (&["A", "B"], &["A", "B"]),
+        (&["A", "B"], &[]),
+        (&[], &[]),
+        (&["D"], &["A", "B"]),
+    ] {
         for arguments in [&[][..], &["-R"]] {
             let mut image = image(arguments);
             let (block, target_block) = (image.directory(path), image.directory(target));
-            let name = if path == ["D"] { "FILE.;1" } else if path.is_empty() { "D" } else { "C" };
+            let name = if path == ["D"] {
+                "FILE.;1"
+            } else if path.is_empty() {
+                "D"
+            } else {
+                "C"
+            };
             let record = image.record(block, name);
             image.0[record + 25] |= 2;
             image.set(record + 2, target_block);
@@ -91,7 +101,8 @@ fn relocations_in_a_circle() {
     let path = ["LEVEL_1", "LEVEL_2", "LEVEL_3", "LEVEL_4", "LEVEL_5", "LEVEL_6", "LEVEL_7"];
     let last = image.directory(&path);
     let records = image.records(last);
-    let link = records.iter().find(|record| image.0[**record + 25] & 2 == 0 && image.number(**record + 10) == 0).unwrap();
+    let link =
+        records.iter().find(|record| image.0[**record + 25] & 2 == 0 && image.number(**record + 10) == 0).unwrap();
     let entry = image.entry(*link, b"CL");
     for target in [image.root(), last, image.directory(&path[..3]), image.directory(&["RR_MOVED"]), 0, 1_000_000] {
         let mut image = image.clone();

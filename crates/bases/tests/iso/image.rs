@@ -94,8 +94,9 @@ pub(crate) fn list(vnode: &VnodeRef) -> (Vec<(String, InodeNumber, Option<FileKi
 
 /// Returns the names in a directory, in order.
 pub(crate) fn names(vnode: &VnodeRef) -> Vec<String> {
-    let (mut entries, error) = list(vnode);
+    let (entries, error) = list(vnode);
     assert_eq!(error, None);
-    entries.sort();
-    entries.into_iter().map(|(name, ..)| name).collect()
+    let mut names: Vec<String> = entries.into_iter().map(|(name, ..)| name).collect();
+    names.sort();
+    names
 }

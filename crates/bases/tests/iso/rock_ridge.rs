@@ -6,7 +6,7 @@ use vnode::FileSystem;
 use crate::compare::{Compared, assert_same};
 use crate::image::{Workshop, find, names, open};
 use crate::source;
-use crate::tools::{genisoimage, xorriso};
+use crate::tools::{genisoimage, run, xorriso};
 
 #[test]
 fn objects_of_all_kinds_as_xorriso_writes_them() {
@@ -34,7 +34,8 @@ fn objects_of_all_kinds_as_genisoimage_writes_them() {
 fn rrip_1_12_with_serial_numbers() {
     let workshop = Workshop::new();
     source::kinds(&workshop.source());
-    xorriso(&["--old-empty", "-R", "--hardlinks"], &workshop.path("image"), &workshop.source());
+    let arguments = ["-compliance", "new_rr", "-as", "mkisofs", "-quiet", "-R", "--hardlinks", "-o"];
+    run("xorriso", &arguments, &[&workshop.path("image"), &workshop.source()]);
     assert_same(&open(&workshop.path("image"), ""), &workshop.source(), Compared::All);
 }
 

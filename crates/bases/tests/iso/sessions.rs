@@ -40,7 +40,7 @@ fn sessions_that_are_written_one_after_another() {
     let file_system = open(&image, "");
     assert_eq!(file_system.information().sessions.len(), 3);
     assert_eq!(names(&file_system.root()), ["in 0", "in 1", "in 2", "in all"]);
-    let contents = |options, name| read(&find(&open(&image, options), name).unwrap()).unwrap();
+    let contents = |options: &str, name: &str| read(&find(&open(&image, options), name).unwrap()).unwrap();
     for (index, source) in sources.iter().enumerate() {
         let options = format!("session={}", index + 1);
         assert_eq!(contents(&options, "in all"), fs::read(source.join("in all")).unwrap());
@@ -77,7 +77,8 @@ fn a_session_that_is_added_to_an_image_of_one() {
     let sources = sources(&workshop);
     let image = workshop.path("image");
     xorriso(&["-R"], &image, &sources[0]);
-    let arguments = ["-dev", image.to_str().unwrap(), "-map", sources[1].to_str().unwrap(), "/added", "-commit", "-end"];
+    let arguments =
+        ["-dev", image.to_str().unwrap(), "-map", sources[1].to_str().unwrap(), "/added", "-commit", "-end"];
     run("xorriso", &arguments, &[]);
     let file_system = open(&image, "");
     assert_eq!(names(&file_system.root()), ["added", "in 0", "in all"]);

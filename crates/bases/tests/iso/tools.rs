@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 pub(crate) fn run(program: &str, arguments: &[&str], paths: &[&Path]) {
     let mut command = Command::new(program);
     let output = command.args(arguments).args(paths).stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; install xorriso, genisoimage and zisofs-tools"));
+    let output =
+        output.unwrap_or_else(|error| panic!("{program}: {error}; install xorriso, genisoimage and zisofs-tools"));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?} {paths:?}: {}\n{text}", output.status);
 }
