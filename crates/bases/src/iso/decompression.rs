@@ -62,11 +62,11 @@ impl CompressedFile<'_> {
         let positions = positions.get_mut(..self.compression.positions_length()).ok_or(Errno::EIO)?;
         self.sections.read(&self.volume.tree, self.compression.positions_offset(number), positions)?;
         let (start, end) = self.compression.positions(positions).map_err(|Malformed| Errno::EIO)?;
-        if start == end {
-            return Ok(None);
-        }
         if end > self.sections.size() || end - start > self.compression.stored_bytes_max() {
             return Err(Errno::EIO);
+        }
+        if start == end {
+            return Ok(None);
         }
         let mut stored = zeros((end - start) as usize)?;
         self.sections.read(&self.volume.tree, start, &mut stored)?;

@@ -32,7 +32,11 @@ impl DirectoryHead {
     pub(crate) fn read(tree: &Tree, block: u32) -> Result<Option<Self>> {
         let offset = tree.offset_of(block);
         let left_in_sector = u64::from(SECTOR_SIZE) - offset % u64::from(SECTOR_SIZE);
-        let mut bytes = zeros(left_in_sector.min(tree.device.size().saturating_sub(offset)) as usize)?;
+        let left = tree.device.size().saturating_sub(offset).min(left_in_sector);
+        if left == 0 {
+            return Ok(None);
+        }
+        let mut bytes = zeros(left as usize)?;
         tree.read(offset, &mut bytes)?;
         let Ok(Some(own)) = DirectoryRecord::parse(&bytes) else { return Ok(None) };
         let Ok(Some(parent)) = DirectoryRecord::parse(&bytes[own.length..]) else { return Ok(None) };

@@ -93,7 +93,7 @@ fn images(workshop: &Workshop) -> Vec<Vec<u8>> {
     xorriso(&["-R", "-no-pad", "-rr_reloc_dir", "/"], &path("4"), &deep);
     genisoimage(&["-R", "-z", "-no-pad"], &path("5"), &compressed);
     genisoimage(&["-no-pad"], &path("6"), &source.join("dir"));
-    xorriso(&["-J", "-no-pad", "-iso-level", "4"], &path("7"), &source);
+    xorriso(&["--norock", "-J", "-no-pad", "-iso-level", "4"], &path("7"), &source);
     xorriso(&["-R", "-no-pad", "-b", "file", "-c", "catalog", "-no-emul-boot"], &path("8"), &source);
     for added in [&source, &deep] {
         let (image, added) = (path("9"), added.to_str().unwrap());

@@ -40,6 +40,7 @@ fn image(workshop: &Workshop) -> IsoFileSystem {
         0,
     )
     .unwrap();
+    fs::set_permissions(source.join("pipe"), fs::Permissions::from_mode(0o666)).unwrap();
     std::os::unix::fs::symlink("public/open", source.join("link")).unwrap();
     xorriso(&["-R"], &workshop.path("image"), &source);
     open(&workshop.path("image"), "")

@@ -59,7 +59,7 @@ fn a_directory_for_relocated_ones_that_has_others_too_is_shown() {
     source::deep(&workshop.source(), 9);
     std::fs::create_dir(workshop.source().join("rr_moved")).unwrap();
     source::file(&workshop.source().join("rr_moved/own"), 9);
-    genisoimage(&["-R"], &workshop.path("image"), &workshop.source());
+    xorriso(&["-R", "-rr_reloc_dir", "rr_moved"], &workshop.path("image"), &workshop.source());
     let file_system = open(&workshop.path("image"), "");
     assert_eq!(names(&file_system.root()), ["level 1", "rr_moved"]);
     assert_eq!(names(&find(&file_system, "rr_moved").unwrap()), ["own"]);
@@ -95,7 +95,7 @@ fn a_directory_of_many_blocks() {
 #[test]
 fn an_empty_image() {
     let workshop = Workshop::new();
-    xorriso(&["-R"], &workshop.path("image"), &workshop.source());
+    genisoimage(&["-R"], &workshop.path("image"), &workshop.source());
     let file_system = open(&workshop.path("image"), "");
     assert!(names(&file_system.root()).is_empty());
 }
