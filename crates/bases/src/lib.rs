@@ -2,7 +2,10 @@
 
 #[cfg(feature = "mem")]
 mod allocator;
+pub mod device;
 #[cfg(feature = "dir")]
 pub mod dir;
+#[cfg(feature = "fat")]
+pub mod fat;
 #[cfg(feature = "mem")]
 pub mod mem;
