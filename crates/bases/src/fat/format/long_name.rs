@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn slots_have_the_bytes_of_the_format() {
         let slot = slots("A file")[0].encode();
-        assert_eq!(&slot[..14], b"A\x41\0 \0f\0i\0l\0\x0F\0\x2F".as_slice());
+        assert_eq!(&slot[..14], b"A\x41\0 \0f\0i\0l\0\x0F\0\xF4".as_slice());
         assert_eq!(&slot[14..], b"e\0\0\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0\0\xFF\xFF\xFF\xFF".as_slice());
     }
 
@@ -265,15 +265,15 @@ mod tests {
             change(&mut slots);
             read(&slots).unwrap_err()
         };
-        assert_eq!(with(&|slots| drop(slots.remove(0))), LongNameFault::NoStart);
+        assert_eq!(with(&|slots| _ = slots.remove(0)), LongNameFault::NoStart);
         assert_eq!(with(&|slots| slots.insert(1, slots[0])), LongNameFault::StartInside);
-        assert_eq!(with(&|slots| drop(slots.remove(1))), LongNameFault::Sequence);
+        assert_eq!(with(&|slots| _ = slots.remove(1)), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots.push(slots[2])), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots[0].order = 0x40), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots[0].order = 0x40 | 21), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots[1].checksum ^= 1), LongNameFault::ChecksumDiffers);
         assert_eq!(with(&|slots| slots.iter_mut().for_each(|slot| slot.checksum ^= 1)), LongNameFault::WrongChecksum);
-        assert_eq!(with(&|slots| drop(slots.pop())), LongNameFault::Unfinished);
+        assert_eq!(with(&|slots| _ = slots.pop()), LongNameFault::Unfinished);
         assert_eq!(with(&|slots| slots[0].units = [0; 13]), LongNameFault::Padding);
         assert_eq!(with(&|slots| slots[1].units[12] = 0), LongNameFault::Padding);
     }

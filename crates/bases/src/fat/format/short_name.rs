@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn checksum_is_that_of_the_format() {
-        assert_eq!(ShortName(*b"LONGNA~1TXT").checksum(), 0x2F);
+        assert_eq!(ShortName(*b"LONGNA~1TXT").checksum(), 0xF4);
         assert_eq!(ShortName([0; 11]).checksum(), 0);
     }
 }
