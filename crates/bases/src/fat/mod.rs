@@ -1,5 +1,7 @@
 //! `fat`: FAT12, FAT16 and FAT32 file systems on a device.
 //!
-//! [`mod@format`] encodes and decodes what is on the disk, and does nothing else.
+//! [`mod@format`] encodes and decodes what is on the disk, and does nothing else. [`tools`] make, check and change whole file
+//! systems.
 
 pub mod format;
+pub mod tools;

@@ -73,7 +73,7 @@ pub fn read_entry(width: FatWidth, cluster: u32, bytes: &[u8]) -> Option<u32> {
     Some(match width {
         FatWidth::Fat12 => {
             let pair = u16::from_le_bytes(*bytes.first_chunk()?);
-            u32::from(if cluster % 2 == 0 { pair & 0xFFF } else { pair >> 4 })
+            u32::from(if cluster.is_multiple_of(2) { pair & 0xFFF } else { pair >> 4 })
         }
         FatWidth::Fat16 => u16::from_le_bytes(*bytes.first_chunk()?).into(),
         FatWidth::Fat32 => u32::from_le_bytes(*bytes.first_chunk()?) & FatWidth::Fat32.mask(),
@@ -87,7 +87,7 @@ pub fn write_entry(width: FatWidth, cluster: u32, bytes: &mut [u8], value: u32) 
         FatWidth::Fat12 => {
             let field = bytes.first_chunk_mut()?;
             let (pair, value) = (u16::from_le_bytes(*field), (value & 0xFFF) as u16);
-            let pair = if cluster % 2 == 0 { pair & 0xF000 | value } else { pair & 0x000F | value << 4 };
+            let pair = if cluster.is_multiple_of(2) { pair & 0xF000 | value } else { pair & 0x000F | value << 4 };
             *field = pair.to_le_bytes();
         }
         FatWidth::Fat16 => *bytes.first_chunk_mut()? = (value as u16).to_le_bytes(),

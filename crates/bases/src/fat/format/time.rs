@@ -64,7 +64,7 @@ impl DosDateTime {
         let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
         Self {
             date: (year << 9 | month << 5 | day) as u16,
-            time: (hour << 11 | minute << 5 | second / 2) as u16,
+            time: (hour << 11 | minute << 5 | (second / 2)) as u16,
             hundredths: (second % 2 * 100) as u8 + (nanoseconds / 10_000_000).min(99) as u8,
         }
     }

@@ -69,7 +69,11 @@ impl ClusterMap {
 
     /// Returns the clusters in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut from = 0;
+        self.iter_from(0)
+    }
+
+    /// Returns the clusters that are not before `from`, in ascending order.
+    pub(crate) fn iter_from(&self, mut from: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::from_fn(move || {
             let found = self.next(from)?;
             from = found + 1;

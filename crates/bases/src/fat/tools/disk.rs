@@ -40,7 +40,13 @@ impl Disk {
 
     /// Fills the buffer from an offset as far as it can be read, sector by sector, and the rest with `filler`. Returns the
     /// parts of the buffer that cannot be read.
-    pub(crate) fn read_available(&self, offset: u64, buffer: &mut [u8], sector: usize, filler: u8) -> Vec<Range<usize>> {
+    pub(crate) fn read_available(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        sector: usize,
+        filler: u8,
+    ) -> Vec<Range<usize>> {
         if self.read(offset, buffer).is_ok() {
             return Vec::new();
         }

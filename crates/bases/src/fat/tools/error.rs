@@ -41,6 +41,10 @@ pub enum ToolError {
     NotADirectory(String),
     /// This cluster does not exist.
     NoCluster(u32),
+    /// This sector does not exist.
+    NoSector(u64),
+    /// The boot sector has no serial number.
+    NoSerial,
     /// The file system has errors, which its check repairs.
     Inconsistent,
 }
@@ -59,6 +63,8 @@ impl fmt::Display for ToolError {
             Self::NotFound(path) => write!(formatter, "{path} does not exist"),
             Self::NotADirectory(path) => write!(formatter, "{path} is no directory"),
             Self::NoCluster(cluster) => write!(formatter, "cluster {cluster} does not exist"),
+            Self::NoSector(sector) => write!(formatter, "sector {sector} does not exist"),
+            Self::NoSerial => write!(formatter, "the boot sector has no serial number"),
             Self::Inconsistent => write!(formatter, "the file system has errors; repair them with `plyfs fat fsck`"),
         }
     }

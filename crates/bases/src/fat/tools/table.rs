@@ -124,10 +124,9 @@ impl Table {
             return Ok(bytes);
         }
         let sector_size = self.geometry.bytes_per_sector();
-        let mut sector = (start / u64::from(sector_size)) as u32;
-        for part in bytes.chunks_mut(sector_size as usize) {
+        let first_sector = (start / u64::from(sector_size)) as u32;
+        for (sector, part) in (first_sector..).zip(bytes.chunks_mut(sector_size as usize)) {
             self.load_sector(sector, part)?;
-            sector += 1;
         }
         Ok(bytes)
     }

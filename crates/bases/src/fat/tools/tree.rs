@@ -1,5 +1,7 @@
 //! The tree of a file system that is sound: walks over all entries, and look-ups of paths.
 
+use std::rc::Rc;
+
 use super::cluster_map::ClusterMap;
 use super::directory::{DirectoryStart, EntryReader, NamedEntry};
 use super::error::ToolError;
@@ -37,8 +39,9 @@ impl Volume {
         let root = DirectoryStart::root(&self.geometry);
         let mut entered = ClusterMap::new(&self.geometry);
         entered.insert(root.cluster());
-        let mut open = vec![(root, "/".to_owned())];
-        while let Some((directory, directory_path)) = open.pop() {
+        let mut open = vec![(root, Rc::from(""), String::new())];
+        while let Some((directory, parent_path, name)) = open.pop() {
+            let directory_path: Rc<str> = shortened(format!("{parent_path}{name}/")).into();
             let first_below = open.len();
             let mut reader = EntryReader::new(directory, &self.geometry);
             while let Some(named) = reader.next(self)? {
@@ -48,8 +51,7 @@ impl Volume {
                 visit(self, &TreeEntry { directory, directory_path: &directory_path, named: &named })?;
                 let start = named.entry.first_cluster(self.geometry.width());
                 if named.entry.is_directory() && entered.insert(start) {
-                    let path = shortened(format!("{directory_path}{}/", named.shown(page)));
-                    open.push((DirectoryStart::Cluster(start), path));
+                    open.push((DirectoryStart::Cluster(start), directory_path.clone(), named.shown(page)));
                 }
             }
             // The first one is entered next.
@@ -77,17 +79,20 @@ impl Volume {
     pub(crate) fn directory_of(&self, entry: Option<&NamedEntry>, path: &str) -> Result<DirectoryStart, ToolError> {
         match entry {
             None => Ok(DirectoryStart::root(&self.geometry)),
-            Some(named) if named.entry.is_directory() => {
-                match named.entry.first_cluster(self.geometry.width()) {
-                    0 => Ok(DirectoryStart::root(&self.geometry)),
-                    cluster => Ok(DirectoryStart::Cluster(cluster)),
-                }
-            }
+            Some(named) if named.entry.is_directory() => match named.entry.first_cluster(self.geometry.width()) {
+                0 => Ok(DirectoryStart::root(&self.geometry)),
+                cluster => Ok(DirectoryStart::Cluster(cluster)),
+            },
             Some(_) => Err(ToolError::NotADirectory(path.to_owned())),
         }
     }
 
-    fn find_in(&mut self, directory: DirectoryStart, part: &str, page: CodePage) -> Result<Option<NamedEntry>, ToolError> {
+    fn find_in(
+        &mut self,
+        directory: DirectoryStart,
+        part: &str,
+        page: CodePage,
+    ) -> Result<Option<NamedEntry>, ToolError> {
         let units: Vec<u16> = part.encode_utf16().collect();
         let mut reader = EntryReader::new(directory, &self.geometry);
         while let Some(named) = reader.next(self)? {
@@ -102,7 +107,7 @@ impl Volume {
 }
 
 /// Returns a path, without its beginning if it is too long.
-pub(crate) fn shortened(path: String) -> String {
+fn shortened(path: String) -> String {
     let excess = path.len().saturating_sub(PATH_MAX);
     match path.char_indices().find(|&(index, _)| index >= excess) {
         Some((start, _)) if excess > 0 => format!("…{}", path.get(start..).unwrap_or_default()),

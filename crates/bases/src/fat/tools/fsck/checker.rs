@@ -1,13 +1,16 @@
 //! The state of a check, and the decision about each repair.
 
+use std::collections::HashSet;
+
 use super::options::{FsckMode, FsckOptions};
 use super::owner::{Owner, SharedChain};
 use super::problem::{Problem, RepairKind};
 use super::question::{Answer, AnswerCallback, Question};
 use super::report::{Finding, FsckReport, Repair};
-use crate::fat::format::{ENTRY_SIZE, Entry, EntrySlot, Label, Link};
+use crate::fat::format::{ENTRY_SIZE, Entry, EntrySlot, Label, Link, ShortName, VolumeFlags};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
+use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
 use crate::fat::tools::error::ToolError;
 use crate::fat::tools::progress::ProgressCallback;
 use crate::fat::tools::volume::Volume;
@@ -34,6 +37,12 @@ pub(crate) struct Checker<'a> {
     pub(crate) shared: Vec<SharedChain>,
     /// Whether chains still share clusters, of which some may be excess of one of them.
     pub(crate) is_sharing: bool,
+    /// Where the slots of the root directory are.
+    pub(crate) root_range: DirectoryRange,
+    /// Names of saved files that are taken.
+    pub(crate) saved_names: Option<HashSet<ShortName>>,
+    /// State in which the file system was found.
+    pub(crate) found_state: VolumeFlags,
     /// The label of the root directory.
     pub(crate) root_label: Option<Label>,
     /// Reports progress.
@@ -45,14 +54,15 @@ pub(crate) struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// Begins a check of a volume.
     pub(crate) fn new(
-        volume: Volume,
+        mut volume: Volume,
         report: FsckReport,
         options: &'a FsckOptions,
         answer: AnswerCallback<'a>,
         progress: ProgressCallback<'a>,
-    ) -> Self {
+    ) -> Result<Self, ToolError> {
+        let found_state = volume.state()?;
         let map = || ClusterMap::new(&volume.geometry);
-        Self {
+        Ok(Self {
             used: map(),
             excess: map(),
             ends: map(),
@@ -60,6 +70,9 @@ impl<'a> Checker<'a> {
             excess_count: 0,
             shared: Vec::new(),
             is_sharing: false,
+            root_range: DirectoryRange::whole(DirectoryStart::root(&volume.geometry)),
+            saved_names: None,
+            found_state,
             root_label: None,
             volume,
             options,
@@ -67,7 +80,7 @@ impl<'a> Checker<'a> {
             progress,
             answer,
             is_writing: false,
-        }
+        })
     }
 
     /// Forgets what is not repaired, to find it again after a repair that changes what was seen before.
@@ -77,7 +90,7 @@ impl<'a> Checker<'a> {
         self.excess_findings.clear();
         self.excess_count = 0;
         self.shared.clear();
-        (self.is_sharing, self.root_label) = (false, None);
+        (self.is_sharing, self.root_label, self.saved_names) = (false, None, None);
         let report = &mut self.report;
         report.findings.retain(|finding| finding.repair == Repair::Done);
         report.counts.values_mut().for_each(|count| count.found = count.repaired);

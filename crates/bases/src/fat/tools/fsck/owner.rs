@@ -15,6 +15,8 @@ pub(crate) struct Owner {
     pub(crate) size: u32,
     /// First cluster.
     pub(crate) start: u32,
+    /// First cluster of the directory above, as an entry `..` says it.
+    pub(crate) parent: u32,
 }
 
 impl Owner {
