@@ -171,7 +171,7 @@ impl Problem {
     /// Returns how much the repair may change.
     pub const fn repair_kind(&self) -> RepairKind {
         match self {
-            Self::BootUnreadable | Self::TableShort(_) | Self::DirectoryTooLarge => RepairKind::None,
+            Self::TableShort(_) | Self::DirectoryTooLarge => RepairKind::None,
             Self::ChainLoop(_) | Self::CrossLink(..) => RepairKind::Asked,
             Self::BackupDiffers
             | Self::TableMedia
@@ -196,6 +196,7 @@ impl Problem {
             | Self::LostChain(_)
             | Self::LostDirectory(_) => RepairKind::Safe,
             Self::BootInvalid(_)
+            | Self::BootUnreadable
             | Self::BootSignature
             | Self::DiskErrors
             | Self::RootStart(_)

@@ -70,8 +70,8 @@ impl Problem {
     /// Returns what the repair does, as an infinitive; none if there is no repair.
     pub const fn repair_text(&self) -> Option<&'static str> {
         Some(match self {
-            Self::BootUnreadable | Self::TableShort(_) | Self::DirectoryTooLarge => return None,
-            Self::BootInvalid(_) => "restore the boot sector from its copy",
+            Self::TableShort(_) | Self::DirectoryTooLarge => return None,
+            Self::BootInvalid(_) | Self::BootUnreadable => "restore the boot sector from its copy",
             Self::BootSignature => "write the signature",
             Self::BackupDiffers => "copy the boot sector",
             Self::TableMedia => "write the media byte",

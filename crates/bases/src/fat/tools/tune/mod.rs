@@ -71,9 +71,12 @@ fn move_all(mover: &mut Mover<'_>, misplaced: u64, progress: ProgressCallback<'_
     let bad = mover.owners.bad.clone();
     let mut targets = Targets::new(mover.volume.geometry.cluster_numbers(), &bad);
     for number in 0..mover.owners.heads.len() {
-        let Some(head) = mover.owners.heads.get(number) else { break };
-        let length = mover.volume.sound_chain(head.start)?.len() as u32;
+        let start = mover.owners.heads.get(number).map_or(0, |head| head.start);
+        let length = mover.volume.sound_chain(start)?.len() as u32;
         let places = targets.assign(length);
+        if places.len() != length as usize {
+            return Err(ToolError::NoSpace);
+        }
         mover.move_chain(number, &places, &mut |moved| meter.add(moved, &mut *progress))?;
     }
     Ok(())

@@ -61,16 +61,17 @@ impl Mover<'_> {
     ) -> Result<usize, ToolError> {
         let mut rooms = self.rooms(targets, first, batch_max);
         let mut moves = HashMap::new();
-        let mut batch = 0;
+        // Only the single room that is taken when there is no other may be a target.
+        let (mut batch, mut taken) = (0, None);
         for (index, &target) in targets.iter().enumerate().skip(first).take(batch_max) {
             let is_in_place = chain.get(index) == Some(&target);
+            if taken == Some(target) {
+                break;
+            }
             if !is_in_place && !self.owners.free.contains(target) {
-                // A cluster that was to be the room of another one cannot be taken itself.
-                let room = rooms.pop();
-                match room {
-                    Some(room) => drop(moves.insert(target, room)),
-                    None => break,
-                }
+                let Some(room) = rooms.pop() else { break };
+                moves.insert(target, room);
+                taken = Some(room);
             }
             batch += 1;
         }
@@ -129,8 +130,15 @@ impl Mover<'_> {
             self.volume.table.set(cluster, link)?;
         }
         self.volume.flush()?;
+        let mut directories = Vec::new();
         for &(from, to) in pairs {
-            self.refer(from, to, &moves)?;
+            if self.refer(from, to, &moves)? {
+                directories.push((from, to));
+            }
+        }
+        // Their entries refer to the new clusters of the directories below by then.
+        for (from, to) in directories {
+            self.volume.point_children(to, from)?;
         }
         self.volume.flush()?;
         for &(from, _) in pairs {
@@ -149,33 +157,34 @@ impl Mover<'_> {
             if matches!(self.owners.before(from), Some(Before::Head(_))) {
                 self.volume.point_dot(&mut contents, to);
             }
-            self.owners.move_entries(self.volume, &contents, to);
+            self.owners.move_entries(self.volume, &contents, from, to);
         }
         self.volume.disk.write(self.volume.offset(to)?, &contents)
     }
 
-    /// Makes what refers to a cluster refer to its new one, unless it has moved, too, and does already.
-    fn refer(&mut self, from: u32, to: u32, moves: &HashMap<u32, u32>) -> Result<(), ToolError> {
-        match self.owners.before(from).ok_or(ToolError::Inconsistent)? {
-            Before::Cluster(before) if moves.contains_key(&before) => Ok(()),
-            Before::Cluster(before) => self.volume.table.set(before, Link::Next(to)),
-            Before::Head(number) => {
-                let head = *self.owners.heads.get(number).ok_or(ToolError::Inconsistent)?;
-                match head.reference {
-                    ChainReference::BootSector => {
-                        return self.volume.change_boot_sector(&|boot| {
-                            if let Some(fields) = &mut boot.extended {
-                                fields.root_cluster = to;
-                            }
-                        });
+    /// Makes what refers to a cluster refer to its new one, unless it has moved, too, and does already. Returns whether the
+    /// cluster is the first one of a directory, to which directories below refer.
+    fn refer(&mut self, from: u32, to: u32, moves: &HashMap<u32, u32>) -> Result<bool, ToolError> {
+        let number = match self.owners.before(from).ok_or(ToolError::Inconsistent)? {
+            Before::Cluster(before) if moves.contains_key(&before) => return Ok(false),
+            Before::Cluster(before) => return self.volume.table.set(before, Link::Next(to)).map(|()| false),
+            Before::Head(number) => number,
+        };
+        let head = *self.owners.heads.get(number).ok_or(ToolError::Inconsistent)?;
+        match head.reference {
+            ChainReference::BootSector => {
+                self.volume.change_boot_sector(&|boot| {
+                    if let Some(fields) = &mut boot.extended {
+                        fields.root_cluster = to;
                     }
-                    ChainReference::FixedRoot(position) => self.volume.set_start(position, to)?,
-                    ChainReference::Directory { cluster, offset } => {
-                        self.volume.set_start(self.volume.offset(cluster)? + u64::from(offset), to)?;
-                    }
-                }
-                if head.is_directory { self.volume.point_children(to, from) } else { Ok(()) }
+                })?;
+                return Ok(false);
+            }
+            ChainReference::FixedRoot(position) => self.volume.set_start(position, to)?,
+            ChainReference::Directory { cluster, offset } => {
+                self.volume.set_start(self.volume.offset(cluster)? + u64::from(offset), to)?;
             }
         }
+        Ok(head.is_directory)
     }
 }

@@ -161,9 +161,9 @@ impl Owners {
         }
     }
 
-    /// Records that the entries in this cluster of a directory are now in another one. The chains that they start have not
+    /// Records that the entries in a cluster of a directory are in another one from now on. The chains that they start have not
     /// been recorded as moved yet.
-    pub(crate) fn move_entries(&mut self, volume: &Volume, contents: &[u8], to: u32) {
+    pub(crate) fn move_entries(&mut self, volume: &Volume, contents: &[u8], from: u32, to: u32) {
         let width = volume.geometry.width();
         let (slots, _) = contents.as_chunks::<ENTRY_SIZE>();
         for (index, slot) in slots.iter().enumerate() {
@@ -172,9 +172,10 @@ impl Owners {
                 _ => continue,
             };
             let offset = (index * ENTRY_SIZE) as u32;
+            let reference = ChainReference::Directory { cluster: from, offset };
             if let Some(Before::Head(number)) = self.before(start)
                 && let Some(head) = self.heads.get_mut(number)
-                && matches!(head.reference, ChainReference::Directory { offset: old, .. } if old == offset)
+                && head.reference == reference
             {
                 head.reference = ChainReference::Directory { cluster: to, offset };
             }
