@@ -98,7 +98,7 @@ fn a_first_cluster_that_cannot_be_one_is_removed() {
             let start = start(&sample);
             sample.image.edit(sample.file, |entry| entry.set_first_cluster(width, start));
             assert_repaired(&sample.image, &["lost-chain", "start-invalid"]);
-            assert_eq!(sample.image.tree()["/A.TXT"], []);
+            assert!(sample.image.tree()["/A.TXT"].is_empty());
 
             let sample = Sample::new(width);
             sample.image.edit(sample.inner_entry, |entry| entry.set_first_cluster(width, start));

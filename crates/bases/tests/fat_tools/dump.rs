@@ -51,7 +51,7 @@ fn directories_and_chains_are_found_by_their_paths() {
         let directory = |path| dump_directory(sample.image.device(), path, CodePage::default(), 0);
         let root = directory("/").unwrap();
         assert!(root.rows.iter().any(|(_, value)| value == "label SAMPLE"), "{root}");
-        assert!(root.rows.iter().any(|(_, value)| value.ends_with(": A long file")), "{root}");
+        assert!(root.rows.iter().any(|(_, value)| value.ends_with(": A long file n")), "{root}");
         let inner = directory("/dir/SUB DIRECTORY").unwrap();
         assert!(inner.rows.iter().any(|(_, value)| value.ends_with(": C.DAT")), "{inner}");
         assert_eq!(directory("/dir/sub/").unwrap(), inner);

@@ -261,7 +261,7 @@ impl Image {
                     EntrySlot::Entry(entry) if entry.name.is_dots() => (),
                     EntrySlot::Entry(entry) => {
                         let name = match long_name.finish(&entry.name) {
-                            Ok(Some(units)) => String::from_utf8(units_to_name(&units)).unwrap(),
+                            Ok(Some(units)) => String::from_utf8_lossy(&units_to_name(&units)).into_owned(),
                             _ => entry.name.decode(Default::default(), entry.case),
                         };
                         let path = format!("{path}/{name}");

@@ -30,8 +30,10 @@ fn labels_are_set_in_both_places() {
             assert_eq!((report.root.clone(), report.boot.clone()), (expected.clone(), expected.clone()));
             assert_eq!(report.to_json()["label"], serde_json::json!(expected));
             assert_sound(&sample.image, &format!("label {text:?}"));
-            if let Some((_, shown)) = external::run("fatlabel", &["IMAGE"], &sample.image) {
-                assert_eq!(shown.trim(), expected.unwrap_or_default());
+            if let Some(expected) = expected.filter(|expected| expected.is_ascii())
+                && let Some((_, shown)) = external::run("fatlabel", &["IMAGE"], &sample.image)
+            {
+                assert_eq!(shown.trim(), expected);
             }
         }
         assert_eq!(sample.image.tree(), before);
@@ -77,8 +79,6 @@ fn a_full_root_directory_has_no_room_for_a_label() {
         let result = set(&sample.image, Some("LABEL"));
         if width == FatWidth::Fat32 {
             assert_eq!(result, Ok(()));
-            // The free count is one less.
-            crate::boot::correct_free_count(&sample.image);
             assert_sound(&sample.image, "label in a cluster of its own");
             sample.image = Image::open(sample.image.device.clone());
             assert_eq!(sample.image.slots(0).len(), count + 16);

@@ -52,7 +52,7 @@ fn defaults_follow_the_size() {
         (511 * MIB, FatWidth::Fat16, 8192),
         (512 * MIB, FatWidth::Fat32, 4096),
         (9 << 30, FatWidth::Fat32, 8192),
-        (1 << 40, FatWidth::Fat32, 32_768),
+        (40 << 30, FatWidth::Fat32, 32_768),
     ];
     for (size, width, cluster_size) in expected {
         let (_, report) = assert_valid(size, &MkfsOptions::default());
@@ -203,7 +203,7 @@ fn what_would_not_be_valid_is_refused_before_anything_is_written() {
     is_refused(fat32(), MkfsError::NoClusterSize(FatWidth::Fat32));
     is_refused(
         MkfsOptions { width: Some(FatWidth::Fat12), sectors_per_cluster: Some(1), ..default() },
-        MkfsError::Clusters { width: FatWidth::Fat12, cluster_size: 512, clusters: 32_543 },
+        MkfsError::Clusters { width: FatWidth::Fat12, cluster_size: 512, clusters: 32_711 },
     );
     let error = refused(40 * MIB, MkfsOptions { backup_sector: Some(32), ..fat32() });
     assert!(matches!(error, MkfsError::BackupSector(32, _)));

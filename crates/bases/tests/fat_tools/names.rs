@@ -89,15 +89,15 @@ fn duplicate_names_are_changed() {
 #[test]
 fn long_names_that_break_a_rule_are_removed() {
     for width in WIDTHS {
-        for name in ["a/long name.text", "a:long name.text", "..", "a\0long name", "line\nbreak"] {
+        for name in ["a/long name.text", "a:long name.text", "..", "line\nbreak"] {
             let mut sample = Sample::new(width);
             sample.image.add_file(0, (b"BAD     TXT", name), &pattern(33, 100));
             crate::boot::correct_free_count(&sample.image);
             let found = codes(&check(sample.image.device()));
-            assert!(found == ["long-name-invalid"] || name.contains('\0'), "{name:?}: {found:?}");
+            assert_eq!(found, ["long-name-invalid"], "{name:?}");
             repair(sample.image.device());
             assert_sound(&sample.image, "invalid long name");
-            assert!(sample.image.tree().contains_key("/BAD.TXT") || name.contains('\0'));
+            assert!(sample.image.tree().contains_key("/BAD.TXT"));
         }
     }
 }
@@ -121,7 +121,7 @@ fn slots_of_no_entry_are_removed() {
         };
         let short = "/ALONGF~1.TEX";
         damaged("long-name-stray", short, &|sample| sample.image.write(sample.long[0], &[0xE5]));
-        damaged("long-name-nested", short, &|sample| {
+        damaged("long-name-nested", "/A long file n", &|sample| {
             edit_slot(sample, sample.long[1], |slot| slot.order |= 0x40);
         });
         damaged("long-name-sequence", short, &|sample| edit_slot(sample, sample.long[1], |slot| slot.order = 7));

@@ -36,6 +36,7 @@ impl Sample {
         let inner_file = image.add_file(directory, (b"B       BIN", ""), &pattern(3, 512))[0];
         let (inner, inner_entry) = image.add_directory(directory, (b"SUB        ", "sub directory"));
         image.add_file(inner, (b"C       DAT", ""), &pattern(4, 700));
+        crate::boot::correct_free_count(&image);
         Self { image, file, clusters, long, directory, directory_entry, inner, inner_entry, inner_file }
     }
 }

@@ -104,13 +104,17 @@ fn two_entries_of_one_directory_become_one() {
         let above = sample.image.offset(sample.inner) + 32;
         sample.image.edit(above, |entry| entry.set_first_cluster(width, target));
         crate::boot::correct_free_count(&sample.image);
-        assert_eq!(codes(&check(sample.image.device())), ["cross-link", "dotdot-wrong"]);
-        let report = repair_with(sample.image.device(), &mut |question| {
+        let other = sample.image.copy();
+        assert_repaired(&sample.image, &["cross-link"]);
+        let tree = sample.image.tree();
+        assert!(tree.contains_key("/TARGET/sub directory/C.DAT") && !tree.contains_key("/DIR/sub directory"));
+        let report = repair_with(other.device(), &mut |question| {
             assert!(!question.answers.contains(&Answer::Copy));
-            question.suggested
+            Answer::CutThis
         });
         assert_eq!(report.unrepaired(), 0, "{report}");
-        assert_sound(&sample.image, "renamed directory");
+        assert_sound(&other, "earlier directory");
+        assert!(other.tree().contains_key("/DIR/sub directory/C.DAT"));
 
         // Before it was written: the earlier one is right.
         let mut sample = Sample::new(width);

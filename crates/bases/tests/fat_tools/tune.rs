@@ -26,14 +26,16 @@ pub(crate) fn fragmented(width: FatWidth, random: &mut Rng, clusters: u32, free:
     let mut directories = vec![0];
     let mut number = 0_u32;
     while pool.len() > free + 12 {
-        let directory = directories[random.usize(..directories.len())];
+        // A root directory of fixed size has few entries.
+        let first = if directories.len() > 2 { 1 } else { 0 };
+        let directory = directories[random.usize(first..directories.len())];
         let short: [u8; 11] = format!("F{number:07}   ").as_bytes().try_into().unwrap();
         let long = if random.bool() {
             format!("long name {number} {}", "x".repeat(random.usize(..40)))
         } else {
             String::new()
         };
-        if directory != 0 {
+        if directory != 0 || image.geometry.root_cluster().is_some() {
             // It may need another cluster.
             grow(&mut image, directory, &mut pool);
         }
@@ -58,8 +60,9 @@ fn grow(image: &mut Image, directory: u32, pool: &mut Vec<u32>) {
     let slots = image.slots(directory);
     if image.slot(slots[slots.len() - 8])[0] != 0 {
         let new = pool.pop().unwrap();
+        let start = if directory == 0 { image.geometry.root_cluster().unwrap() } else { directory };
         image.write(image.offset(new), &[0; 512]);
-        image.set_link(*image.chain(directory).last().unwrap(), Link::Next(new));
+        image.set_link(*image.chain(start).last().unwrap(), Link::Next(new));
         image.set_link(new, Link::End);
     }
 }
@@ -142,7 +145,8 @@ fn nothing_is_lost_by_a_power_failure() {
     let mut random = Rng::with_seed(seed);
     let rounds = number("TOOLS_ROUNDS").unwrap_or(40);
     for width in WIDTHS {
-        let image = fragmented(width, &mut random, 200, random.clone().usize(2..60), 0);
+        let free = random.usize(2..60);
+        let image = fragmented(width, &mut random, 200, free, 0);
         let before = image.tree();
         let recording = Arc::new(RecordingDevice::new(&image.device));
         run(recording.clone()).unwrap();
@@ -168,7 +172,8 @@ fn nothing_is_lost_by_a_power_failure() {
             let mut tree = left.tree();
             tree.retain(|path, _| !path.starts_with("/FSCK"));
             assert!(tree == before, "{context}: files differ");
-            run(left.device()).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let tuned = run(left.device());
+            assert!(tuned.is_ok() || tuned == Err(ToolError::NoSpace), "{context}: {tuned:?}");
         }
     }
 }

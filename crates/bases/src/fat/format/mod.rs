@@ -10,6 +10,7 @@ mod case;
 mod code_page;
 mod entry;
 mod geometry;
+mod geometry_error;
 mod info_sector;
 mod label;
 mod long_name;
@@ -26,7 +27,8 @@ pub use boot_sector::{
 pub use case::{names_equal, upcase, upcase_character, upcased};
 pub use code_page::CodePage;
 pub use entry::{ENTRY_SIZE, Entry, EntrySlot};
-pub use geometry::{Geometry, GeometryError};
+pub use geometry::Geometry;
+pub use geometry_error::GeometryError;
 pub use info_sector::InfoSector;
 pub use label::{Label, LabelError, NO_NAME};
 pub use long_name::{

@@ -83,6 +83,8 @@ pub fn set_label(
             let entry = label_entry(label, DosDateTime::encode(time, offset_minutes));
             let slots: Vec<_> = free.into_iter().map(|position| (position, entry)).collect();
             volume.write_slots(&range, &slots)?;
+            // The directory may have grown.
+            volume.refresh_info()?;
         }
         (None, Some(named)) => volume.disk.write(named.position, &[EntrySlot::DELETED])?,
         (None, None) => (),

@@ -26,7 +26,10 @@ pub(crate) fn open_volume(
     let problem = match disk.read_sector(0) {
         Err(_) => Problem::BootUnreadable,
         Ok(sector) => match Volume::of_boot_sector(disk.clone(), BootSector::decode(&sector)) {
-            Ok(volume) => return Ok(Some(volume)),
+            Ok(mut volume) => match is_misleading(&mut volume, &disk) {
+                true => Problem::BootDiffers,
+                false => return Ok(Some(volume)),
+            },
             Err(ToolError::NotFat(error)) => Problem::BootInvalid(error),
             Err(error) => return Err(error),
         },
@@ -50,6 +53,21 @@ pub(crate) fn open_volume(
         Some((_, boot)) => Volume::of_boot_sector(disk, boot).map(Some),
         None => Ok(None),
     }
+}
+
+/// Returns whether the tables are not where the boot sector says, but where its copy says.
+fn is_misleading(volume: &mut Volume, disk: &Disk) -> bool {
+    let Some((_, boot)) = find_backup(disk) else { return false };
+    match Volume::of_boot_sector(disk.clone(), boot) {
+        Ok(mut other) => other.geometry != volume.geometry && !has_tables(volume) && has_tables(&mut other),
+        Err(_) => false,
+    }
+}
+
+/// Returns whether the tables begin as they should.
+fn has_tables(volume: &mut Volume) -> bool {
+    let expected = volume.geometry.width().mask() & !0xFF | u32::from(volume.boot.media);
+    volume.table.value(0) == Ok(expected)
 }
 
 /// Returns the copy of a lost boot sector.

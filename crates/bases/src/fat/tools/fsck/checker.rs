@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::context::SuspendedAbove;
 use super::options::{FsckMode, FsckOptions};
 use super::owner::{Owner, SharedChain};
 use super::problem::{Problem, RepairKind};
@@ -14,6 +15,9 @@ use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
 use crate::fat::tools::error::ToolError;
 use crate::fat::tools::progress::ProgressCallback;
 use crate::fat::tools::volume::Volume;
+
+/// Number of directories that are searched for another entry of one with a wrong `..`.
+const OTHER_PARENTS_MAX: u32 = 1000;
 
 /// A check in progress.
 pub(crate) struct Checker<'a> {
@@ -43,6 +47,12 @@ pub(crate) struct Checker<'a> {
     pub(crate) saved_names: Option<HashSet<ShortName>>,
     /// State in which the file system was found.
     pub(crate) found_state: VolumeFlags,
+    /// Entries `..` that may be right.
+    pub(crate) suspended: Vec<SuspendedAbove>,
+    /// Number of directories that may still be searched for another entry of one with a wrong `..`.
+    pub(crate) other_parents: u32,
+    /// Whether a repair has failed.
+    pub(crate) has_failed: bool,
     /// The label of the root directory.
     pub(crate) root_label: Option<Label>,
     /// Reports progress.
@@ -54,15 +64,14 @@ pub(crate) struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// Begins a check of a volume.
     pub(crate) fn new(
-        mut volume: Volume,
+        volume: Volume,
         report: FsckReport,
         options: &'a FsckOptions,
         answer: AnswerCallback<'a>,
         progress: ProgressCallback<'a>,
-    ) -> Result<Self, ToolError> {
-        let found_state = volume.state()?;
+    ) -> Self {
         let map = || ClusterMap::new(&volume.geometry);
-        Ok(Self {
+        Self {
             used: map(),
             excess: map(),
             ends: map(),
@@ -72,7 +81,10 @@ impl<'a> Checker<'a> {
             is_sharing: false,
             root_range: DirectoryRange::whole(DirectoryStart::root(&volume.geometry)),
             saved_names: None,
-            found_state,
+            found_state: VolumeFlags { is_dirty: false, had_errors: false },
+            suspended: Vec::new(),
+            other_parents: OTHER_PARENTS_MAX,
+            has_failed: false,
             root_label: None,
             volume,
             options,
@@ -80,7 +92,7 @@ impl<'a> Checker<'a> {
             progress,
             answer,
             is_writing: false,
-        })
+        }
     }
 
     /// Forgets what is not repaired, to find it again after a repair that changes what was seen before.
@@ -90,7 +102,11 @@ impl<'a> Checker<'a> {
         self.excess_findings.clear();
         self.excess_count = 0;
         self.shared.clear();
-        (self.is_sharing, self.root_label, self.saved_names) = (false, None, None);
+        self.suspended.clear();
+        (self.is_sharing, self.has_failed) = (false, false);
+        self.other_parents = OTHER_PARENTS_MAX;
+        (self.root_label, self.saved_names) = (None, None);
+        self.root_range = DirectoryRange::whole(DirectoryStart::root(&self.volume.geometry));
         let report = &mut self.report;
         report.findings.retain(|finding| finding.repair == Repair::Done);
         report.counts.values_mut().for_each(|count| count.found = count.repaired);
@@ -150,7 +166,10 @@ impl<'a> Checker<'a> {
         match repair(self) {
             Ok(()) => Ok(Repair::Done),
             Err(error @ (ToolError::ReadOnly | ToolError::Flush(_))) => Err(error),
-            Err(error) => Ok(Repair::Failed(error)),
+            Err(error) => {
+                self.has_failed = true;
+                Ok(Repair::Failed(error))
+            }
         }
     }
 

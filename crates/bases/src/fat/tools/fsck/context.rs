@@ -25,6 +25,18 @@ pub(crate) struct PendingDirectory {
     pub(crate) range: DirectoryRange,
 }
 
+/// An entry `..` that is wrong unless another entry of the directory is right.
+pub(crate) struct SuspendedAbove {
+    /// First cluster of the directory.
+    pub(crate) directory: u32,
+    /// Position of its entry `..`.
+    pub(crate) position: u64,
+    /// The cluster that it should have according to the entry by which the directory was found.
+    pub(crate) above: u32,
+    /// Path of the directory.
+    pub(crate) path: String,
+}
+
 impl DirectoryContext {
     /// Returns whether this is the root directory.
     pub(crate) fn is_root(&self) -> bool {

@@ -1,10 +1,10 @@
 //! The entries of a directory for itself and for the directory above.
 
 use super::checker::Checker;
-use super::context::DirectoryContext;
+use super::context::{DirectoryContext, SuspendedAbove};
 use super::problem::Problem;
 use crate::fat::format::{DosDateTime, ENTRY_SIZE, Entry, EntryAttributes, EntrySlot, ShortName};
-use crate::fat::tools::directory::PositionedSlot;
+use crate::fat::tools::directory::{DirectoryRange, DirectoryStart, EntryReader, PositionedSlot};
 use crate::fat::tools::error::ToolError;
 
 /// A long name has 20 slots at most, and its entry one.
@@ -41,7 +41,12 @@ impl Checker<'_> {
         problem: Problem,
     ) -> Result<(), ToolError> {
         let width = self.volume.geometry.width();
-        if !entry.is_directory() || entry.first_cluster(width) != cluster || entry.size != 0 {
+        let is_wrong = !entry.is_directory() || entry.first_cluster(width) != cluster || entry.size != 0;
+        let (own, stored) = (context.range.start.cluster(), entry.first_cluster(width));
+        if stored != cluster && cluster != own && self.is_in(own, stored)? {
+            let path = context.shown().to_owned();
+            self.suspended.push(SuspendedAbove { directory: own, position, above: cluster, path });
+        } else if is_wrong {
             let repair = &mut |checker: &mut Self| {
                 checker.edit_entry(position, &|entry| {
                     entry.attributes = entry.attributes.with(EntryAttributes::VOLUME_LABEL, false);
@@ -53,6 +58,53 @@ impl Checker<'_> {
             self.found(problem, Some(context.shown()), Vec::new(), repair)?;
         }
         Ok(())
+    }
+
+    /// Reports the entries `..` that are wrong because of another entry of the directory, which does not count after all.
+    pub(crate) fn check_suspended(&mut self) -> Result<(), ToolError> {
+        for suspended in std::mem::take(&mut self.suspended) {
+            if self.shared.iter().any(|shared| shared.cluster == suspended.directory) {
+                continue;
+            }
+            let SuspendedAbove { position, above, path, .. } = suspended;
+            let repair = &mut |checker: &mut Self| checker.volume.set_start(position, above);
+            self.found(Problem::DotDotWrong, Some(&path), Vec::new(), repair)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the first cluster that the second entry of a directory has, if that is `..`; 0 is the root directory.
+    pub(crate) fn above(&mut self, directory: u32) -> Result<Option<u32>, ToolError> {
+        let range = DirectoryRange { start: DirectoryStart::Cluster(directory), clusters: 1, may_grow: false };
+        let mut reader = range.reader();
+        reader.next(&mut self.volume)?;
+        let width = self.volume.geometry.width();
+        Ok(reader
+            .next(&mut self.volume)?
+            .and_then(|slot| named_entry(&slot, ShortName::DOT_DOT))
+            .map(|entry| entry.first_cluster(width)))
+    }
+
+    /// Returns whether another directory has an entry for this one, too. Which is right, is asked about the shared cluster.
+    fn is_in(&mut self, directory: u32, other: u32) -> Result<bool, ToolError> {
+        if self.other_parents == 0 || other != 0 && !self.volume.geometry.contains(other) {
+            return Ok(false);
+        }
+        self.other_parents -= 1;
+        let start = match other {
+            0 => DirectoryStart::root(&self.volume.geometry),
+            cluster => DirectoryStart::Cluster(cluster),
+        };
+        let width = self.volume.geometry.width();
+        let is_directory = other == 0 || self.above(other)?.is_some();
+        let mut reader = EntryReader::new(start, &self.volume.geometry);
+        while is_directory && let Some(named) = reader.next(&mut self.volume)? {
+            let is_entry = !named.is_label && !named.is_dots() && named.entry.is_directory();
+            if is_entry && named.entry.first_cluster(width) == directory {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads the first slots of a directory.

@@ -1,12 +1,14 @@
 //! Clusters that belong to nothing: directories, excess of files, and other chains.
 
+use std::collections::HashSet;
+
 use super::checker::Checker;
 use super::context::DirectoryContext;
 use super::options::{FsckMode, LostChains};
 use super::owner::Owner;
 use super::problem::Problem;
 use super::report::Repair;
-use crate::fat::format::{CaseBits, EntryAttributes, EntrySlot, Link, ShortName};
+use crate::fat::format::{CaseBits, ENTRY_SIZE, EntryAttributes, EntrySlot, Link, ShortName};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
@@ -15,6 +17,8 @@ use crate::fat::tools::progress::{Meter, Phase};
 
 /// Number of lost directories that are looked at.
 const DIRECTORIES_MAX: usize = 65_536;
+/// Number of entries of lost directories that are looked at to find out whether they are copies.
+const STALE_ENTRIES_MAX: u32 = 1 << 22;
 /// Number of runs of a lost chain that are reported.
 const RUNS_MAX: usize = 16;
 
@@ -32,14 +36,14 @@ struct LostPart {
 impl Checker<'_> {
     /// Finds clusters that belong to nothing, and saves or frees them. Returns whether the check is to start again.
     pub(crate) fn check_lost(&mut self) -> Result<bool, ToolError> {
-        let lost = self.lost_clusters()?;
+        let mut lost = self.lost_clusters()?;
         if self.options.lost == LostChains::Save {
             self.check_lost_directories(&lost)?;
-            if !self.shared.is_empty() {
-                return self.check_shared();
+            if self.check_shared()? {
+                return Ok(true);
             }
         }
-        self.free_excess()?;
+        self.free_excess(&mut lost)?;
         self.check_lost_chains(&lost)?;
         Ok(false)
     }
@@ -89,12 +93,40 @@ impl Checker<'_> {
             }
         }
         let (inner, outer): (Vec<_>, Vec<_>) = directories.into_iter().partition(|&(_, parent)| lost.contains(parent));
-        for (cluster, _) in outer.into_iter().chain(inner) {
-            if self.is_lost(lost, cluster) {
-                self.check_lost_directory(cluster)?;
+        let mut budget = STALE_ENTRIES_MAX;
+        for (cluster, parent) in outer.into_iter().chain(inner) {
+            if self.is_lost(lost, cluster) && !self.is_stale(lost, cluster, &mut budget)? {
+                self.check_lost_directory(cluster, parent)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a lost directory is only a copy of another one, from which something in it, or below, has moved: then
+    /// a file or directory that it refers to has an owner. So is one that is too large to find out.
+    fn is_stale(&mut self, lost: &ClusterMap, directory: u32, budget: &mut u32) -> Result<bool, ToolError> {
+        let width = self.volume.geometry.width();
+        let mut seen = HashSet::from([directory]);
+        let mut open = vec![directory];
+        while let Some(directory) = open.pop() {
+            let mut reader = DirectoryRange::whole(DirectoryStart::Cluster(directory)).reader();
+            while let Some(slot) = reader.next(&mut self.volume)? {
+                let entry = match EntrySlot::decode(&slot.bytes) {
+                    EntrySlot::End => break,
+                    EntrySlot::Entry(entry) if !entry.name.is_dots() => entry,
+                    _ => continue,
+                };
+                let start = entry.first_cluster(width);
+                *budget = budget.saturating_sub(1);
+                if *budget == 0 || self.used.contains(start) {
+                    return Ok(true);
+                }
+                if entry.is_directory() && self.is_lost(lost, start) && seen.insert(start) {
+                    open.push(start);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Returns the cluster that the entry `..` of a directory has, if the cluster is the first one of a directory.
@@ -115,12 +147,14 @@ impl Checker<'_> {
         Ok(parent)
     }
 
-    fn check_lost_directory(&mut self, cluster: u32) -> Result<(), ToolError> {
+    fn check_lost_directory(&mut self, cluster: u32, parent: u32) -> Result<(), ToolError> {
         let clusters = vec![Run { first: cluster, length: 1 }];
         let (mut name, mut position) = (ShortName(*b"FSCK    DIR"), 0);
         let repair = &mut |checker: &mut Self| {
             (name, position) = checker.save_entry("DIR", EntryAttributes::DIRECTORY, cluster, 0)?;
-            Ok(())
+            // It is in the root directory from now on.
+            let above = checker.volume.offset(cluster)? + ENTRY_SIZE as u64;
+            checker.volume.set_start(above, 0)
         };
         let is_repaired = self.found(Problem::LostDirectory(cluster), None, clusters, repair)?;
         if !is_repaired && self.options.mode != FsckMode::Check {
@@ -142,13 +176,14 @@ impl Checker<'_> {
         self.report.directories += 1;
         let path = format!("{}/", owner.path);
         let range = DirectoryRange { start: DirectoryStart::Cluster(cluster), clusters, may_grow };
-        let mut context = DirectoryContext { range, parent: 0, path: path.clone(), owner: Some(owner) };
+        let parent = if is_repaired { 0 } else { parent };
+        let mut context = DirectoryContext { range, parent, path: path.clone(), owner: Some(owner) };
         let pending = self.check_directory(&mut context)?;
         self.check_below(pending, context.range.start.cluster(), path)
     }
 
     /// Frees the clusters after the ends of files, unless chains still share clusters.
-    fn free_excess(&mut self) -> Result<(), ToolError> {
+    fn free_excess(&mut self, lost: &mut ClusterMap) -> Result<(), ToolError> {
         let has_excess = self.excess.next(0).is_some() || self.ends.next(0).is_some();
         if self.options.mode == FsckMode::Check || self.is_sharing || !has_excess {
             return Ok(());
@@ -160,6 +195,7 @@ impl Checker<'_> {
         self.volume.flush()?;
         for cluster in self.excess.iter() {
             self.volume.table.set(cluster, Link::Free)?;
+            lost.remove(cluster);
         }
         self.volume.flush()?;
         for index in std::mem::take(&mut self.excess_findings) {

@@ -37,6 +37,8 @@ use checker::Checker;
 
 /// Number of times that a check starts again after a repair that changes what was seen before.
 const RESTARTS_MAX: usize = 10_000;
+/// Number of times that a check starts again because repairs have failed.
+const FAILURES_MAX: u32 = 2;
 
 /// Checks the file system of a device, which nothing else may use meanwhile.
 ///
@@ -53,12 +55,17 @@ pub fn fsck(
 ) -> Result<FsckReport, ToolError> {
     let mut report = FsckReport::default();
     let Some(volume) = boot::open_volume(device, options.mode, &mut report)? else { return Ok(report) };
-    let mut checker = Checker::new(volume, report, options, answer, progress)?;
-    checker.check_boot()?;
+    let mut checker = Checker::new(volume, report, options, answer, progress);
+    // Nothing is written before it is known which table to believe.
     checker.check_tables()?;
+    checker.check_boot()?;
     checker.flush_repairs()?;
+    let mut failures = 0;
     for _ in 0..RESTARTS_MAX {
-        if !checker.check_files()? {
+        let starts_again = checker.check_files()?;
+        // What had no room may have some after the other repairs.
+        failures += u32::from(checker.has_failed);
+        if !starts_again && (!checker.has_failed || failures > FAILURES_MAX) {
             break;
         }
         checker.restart();

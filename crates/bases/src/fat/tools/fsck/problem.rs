@@ -8,6 +8,8 @@ use crate::fat::tools::chain::ChainEnd;
 pub enum Problem {
     /// The boot sector describes no file system.
     BootInvalid(GeometryError),
+    /// The tables are not where the boot sector says, but where its copy says.
+    BootDiffers,
     /// The boot sector cannot be read.
     BootUnreadable,
     /// The boot sector lacks its signature.
@@ -115,6 +117,7 @@ impl Problem {
         use LongNameFault as Fault;
         match self {
             Self::BootInvalid(_) => "boot-invalid",
+            Self::BootDiffers => "boot-differs",
             Self::BootUnreadable => "boot-unreadable",
             Self::BootSignature => "boot-signature",
             Self::BackupDiffers => "backup-differs",
@@ -196,6 +199,7 @@ impl Problem {
             | Self::LostChain(_)
             | Self::LostDirectory(_) => RepairKind::Safe,
             Self::BootInvalid(_)
+            | Self::BootDiffers
             | Self::BootUnreadable
             | Self::BootSignature
             | Self::DiskErrors

@@ -9,6 +9,7 @@ impl Problem {
     pub fn description(&self) -> String {
         match self {
             Self::BootInvalid(error) => format!("has a boot sector that describes no file system: {error}"),
+            Self::BootDiffers => "has its tables not where the boot sector says, but where its copy says".into(),
             Self::BootUnreadable => "has a boot sector that cannot be read".into(),
             Self::BootSignature => "has a boot sector without its signature".into(),
             Self::BackupDiffers => "has a copy of the boot sector that differs from it".into(),
@@ -71,7 +72,7 @@ impl Problem {
     pub const fn repair_text(&self) -> Option<&'static str> {
         Some(match self {
             Self::TableShort(_) | Self::DirectoryTooLarge => return None,
-            Self::BootInvalid(_) | Self::BootUnreadable => "restore the boot sector from its copy",
+            Self::BootInvalid(_) | Self::BootDiffers | Self::BootUnreadable => "restore the boot sector from its copy",
             Self::BootSignature => "write the signature",
             Self::BackupDiffers => "copy the boot sector",
             Self::TableMedia => "write the media byte",

@@ -6,7 +6,7 @@ use super::checker::Checker;
 use super::owner::{Owner, SharedChain};
 use super::problem::Problem;
 use super::question::{Answer, Question};
-use crate::fat::format::{Entry, EntrySlot, Link};
+use crate::fat::format::{ENTRY_SIZE, Link};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
 use crate::fat::tools::directory::DirectoryStart;
@@ -20,6 +20,7 @@ type FirstOwner = (Owner, u32);
 impl Checker<'_> {
     /// Asks about all chains that run into others. Returns whether the check is to start again.
     pub(crate) fn check_shared(&mut self) -> Result<bool, ToolError> {
+        self.check_suspended()?;
         if self.shared.is_empty() {
             return Ok(false);
         }
@@ -38,8 +39,8 @@ impl Checker<'_> {
         }
         let unlisted =
             self.report.counts.get(Problem::CrossLink(0, None).code()).map_or(0, |count| count.found - count.repaired);
-        self.is_sharing = is_left || unlisted > 0;
-        // More of them than are remembered at once.
+        self.is_sharing = unlisted > 0;
+        // There are more of them than are remembered at once.
         Ok(!is_left && unlisted > 0 && changes > 0)
     }
 
@@ -117,7 +118,7 @@ impl Checker<'_> {
         let repair = &mut |checker: &mut Self, answer| match (answer, other) {
             (Answer::Copy, _) => checker.copy_shared(shared, missing),
             (Answer::CutOther, Some((other, before))) => checker.cut(other, *before),
-            _ => checker.cut(owner, shared.own_clusters),
+            _ => checker.cut_this(shared, other),
         };
         let answer = self.asked(question, clusters, repair)?;
         if answer == Some(Answer::Copy) {
@@ -131,20 +132,21 @@ impl Checker<'_> {
         if !shared.owner.is_directory || !other.is_directory || shared.own_clusters > 0 {
             return Ok(false);
         }
-        let mut reader = crate::fat::tools::directory::DirectoryRange {
-            start: DirectoryStart::Cluster(shared.cluster),
-            clusters: 1,
-            may_grow: false,
+        let above = self.above(shared.cluster)?;
+        Ok(above.is_some_and(|above| above == shared.owner.parent && above != other.parent))
+    }
+
+    /// Ends the chain of the later owner. If both are entries of one directory, it is in that of the earlier one.
+    fn cut_this(&mut self, shared: &SharedChain, other: Option<&FirstOwner>) -> Result<(), ToolError> {
+        if let Some((other, 0)) = other
+            && other.is_directory
+            && other.position.is_some()
+            && self.above(shared.cluster)? == Some(shared.owner.parent)
+        {
+            let position = self.volume.offset(shared.cluster)? + ENTRY_SIZE as u64;
+            self.volume.set_start(position, other.parent)?;
         }
-        .reader();
-        reader.next(&mut self.volume)?;
-        let above = reader.next(&mut self.volume)?.map(|slot| EntrySlot::decode(&slot.bytes));
-        let width = self.volume.geometry.width();
-        let is_above = |entry: Entry, parent| entry.first_cluster(width) == parent;
-        Ok(match above {
-            Some(EntrySlot::Entry(entry)) => is_above(entry, shared.owner.parent) && !is_above(entry, other.parent),
-            _ => false,
-        })
+        self.cut(&shared.owner, shared.own_clusters)
     }
 
     /// Ends the chain of an owner after this number of clusters, and reduces its size.

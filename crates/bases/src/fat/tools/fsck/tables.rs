@@ -42,6 +42,7 @@ impl Checker<'_> {
                 self.volume.table.set_source(difference.sector, difference.source);
             }
         }
+        self.found_state = self.volume.state()?;
         let unreadable = comparison.unreadable.iter().map(|&(table, count)| Problem::TableUnreadable(table, count));
         let differing = (comparison.differing > 0).then_some(Problem::TablesDiffer(comparison.differing));
         for problem in unreadable.chain(differing) {

@@ -104,11 +104,12 @@ impl<'a> Request<'a> {
         sizes.retain(|sectors| sectors * self.bytes_per_sector <= CLUSTER_SIZE_MAX);
         sizes.sort_by_key(|sectors| sectors.trailing_zeros().abs_diff(usual.trailing_zeros()));
         let (least, most) = valid_clusters(width);
-        let mut error = MkfsError::NoClusterSize(width);
+        let mut error = MkfsError::TooSmall(self.total_sectors.into());
         for sectors_per_cluster in sizes {
             match self.regions(width, sectors_per_cluster) {
                 Ok(regions) if (least..=most).contains(&regions.clusters) => return Ok(regions),
-                Ok(_) | Err(MkfsError::TooSmall(_)) => (),
+                Ok(_) => error = MkfsError::NoClusterSize(width),
+                Err(MkfsError::TooSmall(_)) => (),
                 Err(other) => error = other,
             }
         }
