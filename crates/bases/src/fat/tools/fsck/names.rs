@@ -9,6 +9,9 @@ use crate::fat::format::{CaseBits, CodePage, Entry, LongNameError, ShortName, ch
 use crate::fat::tools::allocate::DIRECTORY_SLOTS_MAX;
 use crate::fat::tools::error::ToolError;
 
+/// Number of entries of a directory that get names like their old ones; others get a number.
+const RENAMED_MAX: u32 = 64;
+
 /// The names of a directory.
 #[derive(Default)]
 pub(crate) struct Names {
@@ -18,6 +21,8 @@ pub(crate) struct Names {
     short: HashSet<ShortName>,
     /// Names of the entries so far as they are shown, in upper case.
     shown: HashSet<Vec<u16>>,
+    /// Number of entries that are renamed.
+    renamed: u32,
 }
 
 /// An entry whose name is checked.
@@ -99,6 +104,8 @@ impl Checker<'_> {
     ) -> Result<(), ToolError> {
         let page = self.options.page;
         let units = match &checked.long_name.units {
+            // Many entries of one name would take longer and longer.
+            _ if names.renamed >= RENAMED_MAX => format!("FSCK{:04}", names.renamed).encode_utf16().collect(),
             Some(units) => units.clone(),
             None => checked.entry.name.decode(page, CaseBits::default()).encode_utf16().collect(),
         };
@@ -117,6 +124,7 @@ impl Checker<'_> {
             if keeps_long_name { Ok(()) } else { checker.delete_slots(slots) }
         };
         let is_renamed = self.found(problem, Some(checked.path), Vec::new(), repair)?;
+        names.renamed = names.renamed.saturating_add(1);
         if let Some(generated) = generated.filter(|_| is_renamed) {
             names.announce(generated.name);
             checked.entry.name = generated.name;

@@ -37,8 +37,11 @@ impl Checker<'_> {
                 None => is_left = true,
             }
         }
-        let unlisted =
-            self.report.counts.get(Problem::CrossLink(0, None).code()).map_or(0, |count| count.found - count.repaired);
+        let unlisted = self
+            .report
+            .counts
+            .get(Problem::CrossLink(0, None).code())
+            .map_or(0, |count| count.found.saturating_sub(count.repaired));
         self.is_sharing = unlisted > 0;
         // There are more of them than are remembered at once.
         Ok(!is_left && unlisted > 0 && changes > 0)
