@@ -79,7 +79,8 @@ fn entries_move_to_make_room_for_those_that_are_missing() {
         sample.image.write(offset, &[0; 64]);
         sample.image.write(offset + 64, &[b'X'; 64]);
         crate::boot::correct_free_count(&sample.image);
-        repair(sample.image.device());
+        let report = repair(sample.image.device());
+        assert_eq!(codes(&report), ["dot-missing", "dotdot-missing", "entries-after-end"]);
         assert_sound(&sample.image, "empty directory");
         assert_eq!(sample.image.tree().len(), 7);
     }
@@ -117,6 +118,46 @@ fn entries_for_itself_and_above_elsewhere_are_removed() {
             assert_repaired(&sample.image, &["dot-misplaced"]);
         }
         assert_eq!(sample.image.tree().len(), 6);
+    }
+}
+
+#[test]
+fn entries_after_the_end_are_removed() {
+    for width in WIDTHS {
+        let sample = Sample::new(width);
+        let before = sample.image.tree();
+        for directory in [0, sample.directory] {
+            let slots = sample.image.slots(directory);
+            let copied = sample.image.slot(slots[4]);
+            sample.image.write(slots[slots.len() - 2], &copied);
+            assert_repaired(&sample.image, &["entries-after-end"]);
+        }
+        assert_eq!(sample.image.tree(), before);
+    }
+}
+
+#[test]
+fn hidden_entries_are_shown_again() {
+    for width in WIDTHS {
+        for (directory, index) in [(false, 1), (true, 2)] {
+            let sample = Sample::new(width);
+            let directory = if directory { sample.directory } else { 0 };
+            let mut expected = sample.image.tree();
+            let position = sample.image.slots(directory)[index];
+            sample.image.write(position, &[0]);
+            let lost = if directory == 0 { "/A.TXT" } else { "/DIR/B.BIN" };
+            let found = codes(&check(sample.image.device()));
+            assert!(found.contains(&"entries-hidden"), "{found:?}");
+            let report = crate::repairs::preen(sample.image.device());
+            assert_eq!(report.unrepaired(), 0, "{report}");
+            assert_sound(&sample.image, "hidden entries");
+            let contents = expected.remove(lost).unwrap();
+            expected.insert("/FSCK0000.REC".into(), contents);
+            let mut tree = sample.image.tree();
+            let length = expected["/FSCK0000.REC"].len();
+            tree.get_mut("/FSCK0000.REC").unwrap().truncate(length);
+            assert_eq!(tree, expected);
+        }
     }
 }
 

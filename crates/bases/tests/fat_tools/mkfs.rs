@@ -129,8 +129,8 @@ fn options_are_stored() {
     assert_eq!((label.root.as_deref(), label.boot.as_deref()), (Some("MY DISK"), Some("MY DISK")));
 
     let options = MkfsOptions { backup_sector: Some(0), ..options };
-    let (image, _) = assert_valid(36 * MIB, &options);
-    assert_eq!(image.geometry.backup_offset(), None);
+    let (image, _) = make(36 * MIB, &options).unwrap();
+    assert_eq!((image.geometry.backup_offset(), crate::repairs::check(image.device()).found()), (None, 0));
 
     let options =
         MkfsOptions { width: Some(FatWidth::Fat16), root_entries: Some(100), fats: 3, ..MkfsOptions::default() };

@@ -71,7 +71,8 @@ impl Volume {
                 let kind = EntrySlot::decode(&slot.bytes);
                 has_ended |= kind == EntrySlot::End;
                 slots = slots.saturating_add(1);
-                if (has_ended || kind == EntrySlot::Deleted) && !excluded.contains(&slot.position) {
+                let is_free = (has_ended || kind == EntrySlot::Deleted) && slot.is_readable;
+                if is_free && !excluded.contains(&slot.position) {
                     run.push(slot.position);
                 } else {
                     run.clear();

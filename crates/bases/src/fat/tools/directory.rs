@@ -1,5 +1,7 @@
 //! Directories as tools read them: slots with their positions, and entries with their names.
 
+use std::ops::Range;
+
 use super::error::ToolError;
 use super::volume::Volume;
 use crate::fat::format::{
@@ -60,6 +62,8 @@ pub(crate) struct PositionedSlot {
     pub(crate) position: u64,
     /// The slot.
     pub(crate) bytes: [u8; ENTRY_SIZE],
+    /// Whether it can be read; otherwise it seems to be deleted.
+    pub(crate) is_readable: bool,
 }
 
 /// Reads the slots of a directory one after the other, also those after its end mark.
@@ -73,6 +77,8 @@ pub(crate) struct SlotReader {
     offset: u64,
     buffer: Vec<u8>,
     within: usize,
+    /// Parts of the buffer that cannot be read.
+    lost: Vec<Range<usize>>,
     /// Clusters, or 0 for the fixed root, parts of which cannot be read.
     unreadable: Vec<u32>,
 }
@@ -81,7 +87,16 @@ impl SlotReader {
     /// Begins to read a directory; of its chain only the first `clusters_max` clusters.
     fn new(start: DirectoryStart, clusters_max: u32) -> Self {
         let clusters_left = clusters_max;
-        Self { start, cluster: None, clusters_left, offset: 0, buffer: Vec::new(), within: 0, unreadable: Vec::new() }
+        Self {
+            start,
+            cluster: None,
+            clusters_left,
+            offset: 0,
+            buffer: Vec::new(),
+            within: 0,
+            lost: Vec::new(),
+            unreadable: Vec::new(),
+        }
     }
 
     /// Returns the next slot; `None` at the end of the chain. What cannot be read, seems to be deleted.
@@ -89,7 +104,8 @@ impl SlotReader {
         loop {
             let rest = self.buffer.get(self.within..).unwrap_or_default();
             if let Some(bytes) = rest.first_chunk::<ENTRY_SIZE>() {
-                let slot = PositionedSlot { position: self.offset + self.within as u64, bytes: *bytes };
+                let is_readable = !self.lost.iter().any(|part| part.contains(&self.within));
+                let slot = PositionedSlot { position: self.offset + self.within as u64, bytes: *bytes, is_readable };
                 self.within += ENTRY_SIZE;
                 return Ok(Some(slot));
             }
@@ -134,7 +150,8 @@ impl SlotReader {
         self.buffer.resize(length as usize, 0);
         (self.offset, self.within) = (offset, 0);
         let sector = volume.geometry.bytes_per_sector() as usize;
-        if !volume.disk.read_entries(offset, &mut self.buffer, sector).is_empty() {
+        self.lost = volume.disk.read_entries(offset, &mut self.buffer, sector);
+        if !self.lost.is_empty() {
             self.unreadable.push(cluster);
         }
         Ok(true)
@@ -195,7 +212,7 @@ impl EntryReader {
     /// Returns the next entry, also the label and the entries of the directory for itself and its parent.
     pub(crate) fn next(&mut self, volume: &mut Volume) -> Result<Option<NamedEntry>, ToolError> {
         while !self.has_ended {
-            let Some(PositionedSlot { position, bytes }) = self.slots.next(volume)? else { break };
+            let Some(PositionedSlot { position, bytes, .. }) = self.slots.next(volume)? else { break };
             let (entry, is_label) = match EntrySlot::decode(&bytes) {
                 EntrySlot::End => break,
                 EntrySlot::Deleted => {

@@ -5,7 +5,7 @@ use super::options::FsckMode;
 use super::problem::Problem;
 use super::report::{Finding, FsckReport, Repair};
 use crate::device::DeviceRef;
-use crate::fat::format::{BOOT_SECTOR_SIZE, BootSector, GeometryError, InfoSector, NO_NAME};
+use crate::fat::format::{BOOT_SECTOR_SIZE, BootSector, Geometry, InfoSector, Link, NO_NAME};
 use crate::fat::tools::disk::Disk;
 use crate::fat::tools::error::ToolError;
 use crate::fat::tools::volume::Volume;
@@ -76,7 +76,7 @@ fn find_backup(disk: &Disk) -> Option<([u8; BOOT_SECTOR_SIZE], BootSector)> {
         let offset = BACKUP_SECTOR * size;
         let sector = disk.read_sector(offset).ok()?;
         let boot = BootSector::decode(&sector);
-        let geometry: Result<_, GeometryError> = crate::fat::format::Geometry::new(&boot, disk.0.size());
+        let geometry = Geometry::new(&boot, disk.0.size());
         let is_copy = boot.has_signature && geometry.is_ok_and(|geometry| geometry.backup_offset() == Some(offset));
         is_copy.then_some((sector, boot))
     })
@@ -97,7 +97,10 @@ impl Checker<'_> {
             })
         };
         let boot = compared(self.volume.disk.read_sector(0));
-        if boot.is_ok() && compared(self.volume.disk.read_sector(offset)) != boot {
+        let geometry = |sector| Geometry::new(&BootSector::decode(sector), self.volume.disk.0.size());
+        // The volume may have been opened by the copy alone.
+        let is_valid = boot.as_ref().is_ok_and(|sector| geometry(sector) == Ok(self.volume.geometry));
+        if is_valid && compared(self.volume.disk.read_sector(offset)) != boot {
             let repair = &mut |checker: &mut Self| checker.volume.disk.write(offset, &boot.clone()?);
             self.found(Problem::BackupDiffers, None, Vec::new(), repair)?;
         }
@@ -155,7 +158,7 @@ impl Checker<'_> {
         let clusters = u64::from(self.volume.geometry.clusters());
         let mut bad = 0;
         for cluster in self.volume.geometry.cluster_numbers() {
-            bad += u64::from(self.volume.table.get(cluster)? == crate::fat::format::Link::Bad);
+            bad += u64::from(self.volume.table.get(cluster)? == Link::Bad);
         }
         let free = u64::from(counted.free_clusters.unwrap_or(0));
         let report = &mut self.report;

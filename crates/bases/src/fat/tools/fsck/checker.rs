@@ -19,6 +19,9 @@ use crate::fat::tools::volume::Volume;
 /// Number of directories that are searched for another entry of one with a wrong `..`.
 const OTHER_PARENTS_MAX: u32 = 1000;
 
+/// Number of clusters that are followed for entries after the end of their directory.
+const HIDDEN_CLUSTERS_MAX: u32 = 1 << 24;
+
 /// A check in progress.
 pub(crate) struct Checker<'a> {
     /// The file system.
@@ -51,6 +54,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) suspended: Vec<SuspendedAbove>,
     /// Number of directories that may still be searched for another entry of one with a wrong `..`.
     pub(crate) other_parents: u32,
+    /// Number of clusters that may still be followed for entries after the end of their directory.
+    pub(crate) hidden_clusters: u32,
     /// Whether a repair has failed.
     pub(crate) has_failed: bool,
     /// The label of the root directory.
@@ -84,6 +89,7 @@ impl<'a> Checker<'a> {
             found_state: VolumeFlags { is_dirty: false, had_errors: false },
             suspended: Vec::new(),
             other_parents: OTHER_PARENTS_MAX,
+            hidden_clusters: HIDDEN_CLUSTERS_MAX,
             has_failed: false,
             root_label: None,
             volume,
@@ -104,6 +110,7 @@ impl<'a> Checker<'a> {
         self.shared.clear();
         self.suspended.clear();
         (self.is_sharing, self.has_failed) = (false, false);
+        self.hidden_clusters = HIDDEN_CLUSTERS_MAX;
         self.other_parents = OTHER_PARENTS_MAX;
         (self.root_label, self.saved_names) = (None, None);
         self.root_range = DirectoryRange::whole(DirectoryStart::root(&self.volume.geometry));

@@ -46,6 +46,9 @@ impl Checker<'_> {
             }
             self.check_dots(context)?;
         }
+        if self.check_after_end(context)? {
+            survey = self.survey(context)?;
+        }
         self.check_entries(context, survey.names)
     }
 

@@ -4,6 +4,7 @@
 //! change an entry or end a chain come first, in any order, since each leaves a file system from which nothing is lost;
 //! clusters become free only after everything before is stable. So an interrupted repair is finished by the next one.
 
+mod after_end;
 mod boot;
 mod checker;
 mod claim;

@@ -74,6 +74,10 @@ pub enum Problem {
     DotDotWrong,
     /// An entry `.` or `..` is at another position than the first or second, or in the root directory.
     DotMisplaced,
+    /// This number of slots after the end of the directory are entries for systems that ignore the end.
+    EntriesAfterEnd(u32),
+    /// This number of slots after the end of the directory are entries that are sound, so it has ended by mistake.
+    EntriesHidden(u32),
     /// The short name breaks a rule.
     ShortName(ShortNameError),
     /// The long name breaks a rule.
@@ -150,6 +154,8 @@ impl Problem {
             Self::DotWrong => "dot-wrong",
             Self::DotDotWrong => "dotdot-wrong",
             Self::DotMisplaced => "dot-misplaced",
+            Self::EntriesAfterEnd(_) => "entries-after-end",
+            Self::EntriesHidden(_) => "entries-hidden",
             Self::ShortName(_) => "name-invalid",
             Self::LongName(_) => "long-name-invalid",
             Self::DuplicateName => "name-duplicate",
@@ -193,6 +199,7 @@ impl Problem {
             | Self::DirectorySize(_)
             | Self::DotWrong
             | Self::DotDotWrong
+            | Self::EntriesHidden(_)
             | Self::LongNameSlots(_)
             | Self::LongNameReserved
             | Self::LabelDiffers
@@ -211,6 +218,7 @@ impl Problem {
             | Self::DotMissing
             | Self::DotDotMissing
             | Self::DotMisplaced
+            | Self::EntriesAfterEnd(_)
             | Self::ShortName(_)
             | Self::LongName(_)
             | Self::DuplicateName

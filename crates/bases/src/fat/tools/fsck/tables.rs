@@ -1,5 +1,7 @@
 //! The file allocation tables beside each other.
 
+use std::collections::BTreeMap;
+
 use super::checker::Checker;
 use super::problem::Problem;
 use crate::fat::format::{Geometry, Link, entry_length, entry_offset, read_entry};
@@ -17,6 +19,8 @@ struct Difference {
     sector: u32,
     /// The table that is believed.
     source: u8,
+    /// The tables with as few faults in this sector, a bit for each.
+    tied: u16,
 }
 
 /// What the comparison has found.
@@ -27,6 +31,8 @@ struct Comparison {
     differing: u32,
     /// Number of sectors of each table that cannot be read.
     unreadable: Vec<(u8, u32)>,
+    /// Number of faults of each table in sectors that differ.
+    faults: BTreeMap<u8, u64>,
 }
 
 impl Checker<'_> {
@@ -36,7 +42,8 @@ impl Checker<'_> {
         if geometry.unaddressed_clusters() > 0 {
             self.found(Problem::TableShort(geometry.unaddressed_clusters()), None, Vec::new(), &mut |_| Ok(()))?;
         }
-        let comparison = self.compare_tables()?;
+        let mut comparison = self.compare_tables()?;
+        comparison.break_ties();
         for difference in &comparison.differences {
             if difference.source != geometry.used_fats().start {
                 self.volume.table.set_source(difference.sector, difference.source);
@@ -123,6 +130,18 @@ impl Checker<'_> {
     }
 }
 
+impl Comparison {
+    /// Chooses, where several tables have as few faults in a sector, the one with the fewest in all.
+    fn break_ties(&mut self) {
+        for difference in &mut self.differences {
+            let tied = self.faults.iter().filter(|(table, _)| difference.tied >> (**table).min(15) & 1 != 0);
+            if let Some((&table, _)) = tied.min_by_key(|(_, count)| **count) {
+                difference.source = table;
+            }
+        }
+    }
+}
+
 /// Compares one sector of all tables; a sector that cannot be read is none.
 fn compare_sector(
     geometry: &Geometry,
@@ -141,10 +160,18 @@ fn compare_sector(
     let Some((_, first)) = readable().next() else { return };
     let differs = readable().any(|(_, bytes)| bytes != first);
     comparison.differing += u32::from(differs);
-    if differs || copies.iter().any(|(_, bytes)| bytes.is_none()) {
-        let source = readable().min_by_key(|(_, bytes)| faults(geometry, media, sector, bytes)).map(|(table, _)| table);
-        comparison.differences.extend(source.map(|source| Difference { sector, source }));
+    if !differs && copies.iter().all(|(_, bytes)| bytes.is_some()) {
+        return;
     }
+    let counted: Vec<(u8, u32)> =
+        readable().map(|(table, bytes)| (table, faults(geometry, media, sector, bytes))).collect();
+    for &(table, count) in counted.iter().filter(|_| differs) {
+        *comparison.faults.entry(table).or_default() += u64::from(count);
+    }
+    let Some(&(source, least)) = counted.iter().min_by_key(|(_, count)| *count) else { return };
+    let tables = counted.iter().filter(|(table, count)| *count == least && u32::from(*table) < u16::BITS);
+    let tied = tables.fold(0, |tied, (table, _)| tied | 1 << table);
+    comparison.differences.push(Difference { sector, source, tied });
 }
 
 /// Returns a measure of how much in a sector of a table cannot be right.

@@ -32,7 +32,7 @@ impl Checker<'_> {
                 let deleted = buffer.get(lost.clone()).unwrap_or_default();
                 self.volume.disk.write(offset + lost.start as u64, deleted)?;
             }
-            return Ok(());
+            return self.volume.disk.read(offset, &mut buffer);
         }
         let position = context.owner.as_ref().and_then(|owner| owner.position);
         let DirectoryStart::Cluster(start) = context.range.start else { return Ok(()) };

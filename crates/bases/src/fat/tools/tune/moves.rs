@@ -61,7 +61,7 @@ impl Mover<'_> {
     ) -> Result<usize, ToolError> {
         let mut rooms = self.rooms(targets, first, batch_max);
         let mut moves = HashMap::new();
-        // Only the single room that is taken when there is no other may be a target.
+        // The single room that is taken when there is no other is a target, which must not be counted then.
         let (mut batch, mut taken) = (0, None);
         for (index, &target) in targets.iter().enumerate().skip(first).take(batch_max) {
             let is_in_place = chain.get(index) == Some(&target);
@@ -69,7 +69,8 @@ impl Mover<'_> {
                 break;
             }
             if !is_in_place && !self.owners.free.contains(target) {
-                let Some(room) = rooms.pop() else { break };
+                let counted = || targets.iter().skip(first).take(batch);
+                let Some(room) = rooms.pop().filter(|room| !counted().any(|target| target == room)) else { break };
                 moves.insert(target, room);
                 taken = Some(room);
             }
