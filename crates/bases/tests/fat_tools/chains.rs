@@ -45,6 +45,13 @@ fn a_loop_stays_if_the_answer_is_so() {
             Answer::Leave
         });
         assert_eq!(asked, [("/A.TXT".to_owned(), "chain-loop")]);
+        let json = report.to_json();
+        assert_eq!(
+            (&json["findings"][0]["code"], &json["findings"][0]["result"]),
+            (&"chain-loop".into(), &"left".into())
+        );
+        assert_eq!(json["findings"][0]["clusters"][0]["first"], sample.clusters[5]);
+        assert!(report.to_string().starts_with("/A.TXT has a chain that leads back to its cluster "), "{report}");
         assert_eq!((report.unrepaired(), report.exit_code()), (1, 4));
         let preened = preen(sample.image.device());
         assert_eq!((codes(&preened), preened.unrepaired()), (vec!["chain-loop"], 1));
@@ -52,10 +59,13 @@ fn a_loop_stays_if_the_answer_is_so() {
     }
 }
 
+/// Returns a link for a sample.
+type LinkOf = fn(&Sample) -> Link;
+
 #[test]
 fn links_to_nowhere_are_cut() {
     for width in WIDTHS {
-        let cases: [(&str, fn(&Sample) -> Link); 3] = [
+        let cases: [(&str, LinkOf); 3] = [
             ("link-missing", |sample| Link::Next(sample.image.geometry.cluster_numbers().end)),
             ("link-free", |sample| Link::Next(sample.image.geometry.cluster_numbers().end - 1)),
             ("link-bad", |sample| {

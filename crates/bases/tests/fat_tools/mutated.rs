@@ -98,7 +98,7 @@ fn read_all(device: &Arc<MemoryDevice>) {
     let _ = dump_directory(device.clone(), "/", page, 0);
     let _ = dump_chain(device.clone(), "/F0000002", page);
     let _ = show_label(device.clone(), page);
-    let _ = tune(device.clone(), &TuneOptions { estimate: true, page }, &mut |_| ());
+    let _ = tune(device.clone(), &TuneOptions { estimate: true, page, ..TuneOptions::default() }, &mut |_| ());
     assert!(device.contents() == before, "something was changed");
 }
 
@@ -149,6 +149,9 @@ fn repair_randomly(device: &Arc<MemoryDevice>, random: &mut Rng, context: &str) 
     assert_eq!(after.found(), 0, "{context}\nfirst\n{first}repaired\n{repaired}after\n{after}");
     let image = Image::open(device.clone());
     drop(image.tree());
+    if number("TOOLS_EXTERNAL").is_some() {
+        crate::external::assert_clean(&image, context);
+    }
     let tuned = tune(device.clone(), &TuneOptions::default(), &mut |_| ());
     assert!(tuned.is_ok() || tuned == Err(ToolError::NoSpace), "{context}: {tuned:?}");
     assert_eq!(check(device.clone()).found(), 0, "{context} after tuning");

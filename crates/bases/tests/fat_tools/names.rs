@@ -1,6 +1,8 @@
 //! Damaged names.
 
-use plyfs_bases::fat::format::{Entry, EntryAttributes, LongNameSlot, ShortName, long_name_slots};
+use plyfs_bases::fat::format::{Entry, EntryAttributes, FatWidth, Link, LongNameSlot, ShortName, long_name_slots};
+use plyfs_bases::fat::tools::fsck::{FsckMode, FsckOptions, fsck};
+use plyfs_bases::fat::tools::tune::{TuneOptions, tune};
 
 use crate::image::{WIDTHS, pattern};
 use crate::repairs::{assert_repaired, assert_sound, check, codes, repair};
@@ -99,6 +101,37 @@ fn long_names_that_break_a_rule_are_removed() {
             assert_sound(&sample.image, "invalid long name");
             assert!(sample.image.tree().contains_key("/BAD.TXT"));
         }
+    }
+}
+
+#[test]
+fn entries_of_dosfs_are_left_alone() {
+    for width in [FatWidth::Fat12, FatWidth::Fat16] {
+        let mut sample = Sample::new(width);
+        let cluster = sample.image.free(1)[0];
+        sample.image.link_all(&[cluster]);
+        // An empty file with a cluster, and the rest of its name, in a directory.
+        let mut entry = Entry::new(ShortName(*b".profile.x "), EntryAttributes(0xC0));
+        entry.set_first_cluster(width, cluster);
+        let directory = sample.directory;
+        sample.image.add_entry(directory, &entry, "");
+        let rest = Entry::new(ShortName(*b"and more of"), EntryAttributes::VOLUME_LABEL);
+        sample.image.add_entry(directory, &rest, "");
+        let found = codes(&check(sample.image.device()));
+        assert_eq!(found, ["chain-beyond-size", "label-misplaced", "name-invalid"]);
+        let before = sample.image.device.contents();
+        let options = FsckOptions { mode: FsckMode::Repair, dosfs: true, ..FsckOptions::default() };
+        let report = fsck(sample.image.device(), &options, &mut |question| question.suggested, &mut |_| ()).unwrap();
+        assert_eq!(report.found(), 0, "{report}");
+        assert!(sample.image.device.contents() == before);
+        // An entry with more clusters has too many.
+        let more = sample.image.free(1)[0];
+        sample.image.link_all(&[cluster, more]);
+        let report = fsck(sample.image.device(), &options, &mut |question| question.suggested, &mut |_| ()).unwrap();
+        assert_eq!((codes(&report), report.unrepaired()), (vec!["chain-beyond-size"], 0));
+        assert_eq!((sample.image.link(cluster), sample.image.link(more)), (Link::End, Link::Free));
+        let tuned = tune(sample.image.device(), &TuneOptions { dosfs: true, ..TuneOptions::default() }, &mut |_| ());
+        assert!(tuned.is_ok(), "{tuned:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use plyfs_bases::fat::format::{FatWidth, Link};
 use plyfs_bases::fat::tools::fsck::{Answer, Question};
 
 use crate::image::{WIDTHS, pattern};
-use crate::repairs::{assert_repaired, assert_sound, check, codes, preen, repair_with};
+use crate::repairs::{assert_repaired, assert_sound, codes, preen, repair_with};
 use crate::sample::Sample;
 
 /// Makes `/DIR/B.BIN` a file of 2,000 bytes that runs into `/A.TXT` after its first cluster.

@@ -30,6 +30,11 @@ impl EntryAttributes {
         self.0 & bits.0 == bits.0
     }
 
+    /// Returns whether a bit is set that the specification reserves.
+    pub const fn has_reserved(self) -> bool {
+        self.0 & Self::RESERVED.0 != 0
+    }
+
     /// Returns whether the entry is a part of a long name.
     pub const fn is_long_name(self) -> bool {
         self.0 & 0x3F == Self::LONG_NAME.0

@@ -69,7 +69,8 @@ impl Checker<'_> {
                     }
                     survey.names.announce(entry.name);
                     let start = entry.first_cluster(geometry.width());
-                    Some(entry.name.check(page).is_err() || start != 0 && !geometry.contains(start))
+                    let is_named = self.is_dosfs(&entry) || entry.name.check(page).is_ok();
+                    Some(!is_named || start != 0 && !geometry.contains(start))
                 }
             };
             survey.slots = survey.slots.saturating_add(u32::from(is_bad.is_some()));
@@ -100,6 +101,11 @@ impl Checker<'_> {
         Ok(true)
     }
 
+    /// Returns whether an entry has the marks of DosFs, which this file system may have.
+    pub(crate) fn is_dosfs(&self, entry: &Entry) -> bool {
+        self.options.dosfs && entry.attributes.has_reserved()
+    }
+
     /// Checks the entries one after the other.
     fn check_entries(
         &mut self,
@@ -109,10 +115,13 @@ impl Checker<'_> {
         let mut pending = Vec::new();
         let mut long_slots = LongSlots::default();
         let mut reader = context.range.reader();
-        let (mut index, mut has_label) = (0_u64, false);
+        let (mut index, mut has_label, mut is_continued) = (0_u64, false, false);
         while let Some(slot) = reader.next(&mut self.volume)? {
-            match EntrySlot::decode(&slot.bytes) {
+            let kind = EntrySlot::decode(&slot.bytes);
+            let was_continued = std::mem::take(&mut is_continued);
+            match kind {
                 EntrySlot::End => break,
+                EntrySlot::Label(_) if was_continued => (),
                 EntrySlot::LongName(long) => {
                     self.add_long_slot(&mut long_slots, &long, slot.position, context.shown())?;
                 }
@@ -129,6 +138,7 @@ impl Checker<'_> {
                     self.check_misplaced_dots(context, slot.position, index)?;
                 }
                 EntrySlot::Entry(entry) => {
+                    is_continued = self.is_dosfs(&entry);
                     let name = self.take_long_name(&mut long_slots, &entry.name, context.shown())?;
                     let named = NamedEntry {
                         entry,
@@ -206,6 +216,7 @@ impl Checker<'_> {
             position: Some(named.position),
             slots: long_name.positions,
             is_directory,
+            may_own_cluster: self.is_dosfs(&entry),
             size: entry.size,
             start: entry.first_cluster(self.volume.geometry.width()),
             parent: if context.is_root() { 0 } else { context.range.start.cluster() },

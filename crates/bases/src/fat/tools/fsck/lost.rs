@@ -17,8 +17,8 @@ use crate::fat::tools::progress::{Meter, Phase};
 
 /// Number of lost directories that are looked at.
 const DIRECTORIES_MAX: usize = 65_536;
-/// Number of entries of lost directories that are looked at to find out whether they are copies.
-const STALE_ENTRIES_MAX: u32 = 1 << 22;
+/// Number of clusters of lost directories and of what is in them that are looked at to find out whether they are copies.
+const STALE_CLUSTERS_MAX: u32 = 1 << 26;
 /// Number of runs of a lost chain that are reported.
 const RUNS_MAX: usize = 16;
 
@@ -93,7 +93,7 @@ impl Checker<'_> {
             }
         }
         let (inner, outer): (Vec<_>, Vec<_>) = directories.into_iter().partition(|&(_, parent)| lost.contains(parent));
-        let mut budget = STALE_ENTRIES_MAX;
+        let mut budget = STALE_CLUSTERS_MAX;
         for (cluster, parent) in outer.into_iter().chain(inner) {
             if self.is_lost(lost, cluster) && !self.is_stale(lost, cluster, &mut budget)? {
                 self.check_lost_directory(cluster, parent)?;
@@ -102,13 +102,16 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Returns whether a lost directory is only a copy of another one, from which something in it, or below, has moved: then
-    /// a file or directory that it refers to has an owner. So is one that is too large to find out.
+    /// Returns whether a lost directory is only a copy of another one: then its own chain, or that of a file or directory in
+    /// it or below, leads to a cluster that has an owner. So is one that is too large to find out.
     fn is_stale(&mut self, lost: &ClusterMap, directory: u32, budget: &mut u32) -> Result<bool, ToolError> {
         let width = self.volume.geometry.width();
         let mut seen = HashSet::from([directory]);
         let mut open = vec![directory];
         while let Some(directory) = open.pop() {
+            if self.leads_to_owned(lost, directory, budget)? {
+                return Ok(true);
+            }
             let mut reader = DirectoryRange::whole(DirectoryStart::Cluster(directory)).reader();
             while let Some(slot) = reader.next(&mut self.volume)? {
                 let entry = match EntrySlot::decode(&slot.bytes) {
@@ -117,16 +120,29 @@ impl Checker<'_> {
                     _ => continue,
                 };
                 let start = entry.first_cluster(width);
-                *budget = budget.saturating_sub(1);
-                if *budget == 0 || self.used.contains(start) {
+                if entry.is_directory() && self.is_lost(lost, start) {
+                    open.extend(seen.insert(start).then_some(start));
+                } else if self.leads_to_owned(lost, start, budget)? {
                     return Ok(true);
-                }
-                if entry.is_directory() && self.is_lost(lost, start) && seen.insert(start) {
-                    open.push(start);
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a chain of lost clusters leads to one that has an owner.
+    fn leads_to_owned(&mut self, lost: &ClusterMap, start: u32, budget: &mut u32) -> Result<bool, ToolError> {
+        let mut cluster = start;
+        loop {
+            *budget = budget.saturating_sub(1);
+            if *budget == 0 || self.used.contains(cluster) {
+                return Ok(true);
+            }
+            match self.is_lost(lost, cluster).then(|| self.volume.table.get(cluster)).transpose()? {
+                Some(Link::Next(next)) => cluster = next,
+                _ => return Ok(false),
+            }
+        }
     }
 
     /// Returns the cluster that the entry `..` of a directory has, if the cluster is the first one of a directory.
@@ -165,6 +181,7 @@ impl Checker<'_> {
             position: Some(position),
             slots: Vec::new(),
             is_directory: true,
+            may_own_cluster: false,
             size: 0,
             start: cluster,
             parent: 0,

@@ -82,7 +82,10 @@ impl Checker<'_> {
             self.found(Problem::LongName(error), Some(checked.path), Vec::new(), repair)?;
             checked.long_name.units = None;
         }
-        if let Err(error) = checked.entry.name.check(page) {
+        let is_dosfs = self.options.dosfs && checked.entry.attributes.has_reserved();
+        if let Err(error) = checked.entry.name.check(page)
+            && !is_dosfs
+        {
             self.rename(names, checked, Problem::ShortName(error), true)?;
         }
         let has_long_duplicate =

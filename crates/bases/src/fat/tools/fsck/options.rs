@@ -35,6 +35,9 @@ pub struct FsckOptions {
     pub lost: LostChains,
     /// Code page of short names.
     pub page: CodePage,
+    /// Whether entries with reserved attribute bits are those of DosFs: they may own a cluster without a size, have any short
+    /// name, and be followed by a label that is the rest of their name. Default: no.
+    pub dosfs: bool,
     /// Number of findings that the report lists; further ones are only counted. Default: 10,000.
     pub findings_max: usize,
     /// Time of modification of saved files. Default: that of the call.
@@ -49,6 +52,7 @@ impl Default for FsckOptions {
             mode: FsckMode::default(),
             lost: LostChains::default(),
             page: CodePage::default(),
+            dosfs: false,
             findings_max: 10_000,
             time: Timestamp::now(),
             offset_minutes: 0,

@@ -11,6 +11,8 @@ pub(crate) struct Owner {
     pub(crate) slots: Vec<u64>,
     /// Whether it is a directory.
     pub(crate) is_directory: bool,
+    /// Whether it may have a cluster without a size.
+    pub(crate) may_own_cluster: bool,
     /// Size in bytes.
     pub(crate) size: u32,
     /// First cluster.
@@ -22,7 +24,11 @@ pub(crate) struct Owner {
 impl Owner {
     /// Returns the number of clusters that the size needs; a directory has as many as its chain.
     pub(crate) fn needed(&self, cluster_size: u32) -> u32 {
-        if self.is_directory { u32::MAX } else { self.size.div_ceil(cluster_size) }
+        match self.size.div_ceil(cluster_size) {
+            _ if self.is_directory => u32::MAX,
+            0 if self.may_own_cluster => 1,
+            needed => needed,
+        }
     }
 }
 

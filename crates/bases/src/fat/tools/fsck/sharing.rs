@@ -49,7 +49,7 @@ impl Checker<'_> {
 
     /// Returns the first owner of each shared cluster, in the order in which the check claims them.
     fn first_owners(&mut self) -> Result<HashMap<u32, FirstOwner>, ToolError> {
-        let page = self.options.page;
+        let (page, is_dosfs) = (self.options.page, self.options.dosfs);
         let mut search = OwnerSearch {
             wanted: self.shared.iter().map(|shared| shared.cluster).collect(),
             claimed: ClusterMap::new(&self.volume.geometry),
@@ -61,11 +61,12 @@ impl Checker<'_> {
                 position: None,
                 slots: Vec::new(),
                 is_directory: true,
+                may_own_cluster: false,
                 size: 0,
                 start,
                 parent: 0,
             };
-            search.claim(&mut self.volume, &|| root.clone(), start, u32::MAX)?;
+            search.claim(&mut self.volume, &|| root.clone(), start)?;
         }
         let root = DirectoryStart::root(&self.volume.geometry);
         self.volume.walk(page, &mut |volume, entry| {
@@ -78,15 +79,12 @@ impl Checker<'_> {
                 position: Some(named.position),
                 slots: named.slots.clone(),
                 is_directory,
+                may_own_cluster: is_dosfs && named.entry.attributes.has_reserved(),
                 size: named.entry.size,
                 start,
                 parent: if entry.directory == root { 0 } else { entry.directory.cluster() },
             };
-            let needed = match is_directory {
-                true => u32::MAX,
-                false => named.entry.size.div_ceil(geometry.cluster_size()),
-            };
-            search.claim(volume, &owner, start, needed)
+            search.claim(volume, &owner, start)
         })?;
         Ok(search.found)
     }
@@ -220,13 +218,8 @@ struct OwnerSearch {
 
 impl OwnerSearch {
     /// Claims the first `needed` clusters of a chain, up to one that is claimed.
-    fn claim(
-        &mut self,
-        volume: &mut Volume,
-        owner: &dyn Fn() -> Owner,
-        start: u32,
-        needed: u32,
-    ) -> Result<(), ToolError> {
+    fn claim(&mut self, volume: &mut Volume, owner: &dyn Fn() -> Owner, start: u32) -> Result<(), ToolError> {
+        let needed = owner().needed(volume.geometry.cluster_size());
         let mut next = volume.follow(Link::Next(start))?;
         let mut before = 0;
         while let Ok(cluster) = next

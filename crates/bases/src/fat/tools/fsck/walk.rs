@@ -30,6 +30,7 @@ impl Checker<'_> {
                 position: None,
                 slots: Vec::new(),
                 is_directory: true,
+                may_own_cluster: false,
                 size: 0,
                 start,
                 parent: 0,

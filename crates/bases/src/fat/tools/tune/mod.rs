@@ -26,6 +26,8 @@ pub struct TuneOptions {
     pub estimate: bool,
     /// Code page of short names.
     pub page: CodePage,
+    /// Whether the file system has entries of DosFs, see [`FsckOptions::dosfs`]. Default: no.
+    pub dosfs: bool,
 }
 
 /// Makes each file and directory contiguous, and the free clusters, too. At any interruption all files have their contents;
@@ -35,7 +37,7 @@ pub struct TuneOptions {
 /// [`ToolError::Inconsistent`] if the check of the file system finds anything; [`ToolError::NoSpace`] if no cluster is free
 /// though one has to be moved.
 pub fn tune(device: DeviceRef, options: &TuneOptions, progress: ProgressCallback<'_>) -> Result<TuneReport, ToolError> {
-    let check = FsckOptions { page: options.page, findings_max: 0, ..FsckOptions::default() };
+    let check = FsckOptions { page: options.page, dosfs: options.dosfs, findings_max: 0, ..FsckOptions::default() };
     if fsck(device.clone(), &check, &mut |_| Answer::Leave, progress)?.found() > 0 {
         return Err(ToolError::Inconsistent);
     }
