@@ -1,6 +1,8 @@
 //! Damaged names.
 
-use plyfs_bases::fat::format::{Entry, EntryAttributes, FatWidth, Link, LongNameSlot, ShortName, long_name_slots};
+use plyfs_bases::fat::format::{
+    CaseBits, Entry, EntryAttributes, FatWidth, Link, LongNameSlot, ShortName, long_name_slots,
+};
 use plyfs_bases::fat::tools::fsck::{FsckMode, FsckOptions, fsck};
 use plyfs_bases::fat::tools::tune::{TuneOptions, tune};
 
@@ -34,6 +36,16 @@ fn invalid_short_names_are_replaced() {
         slots.iter().for_each(|&position| edit_slot(&sample, position, |slot| slot.checksum = name.checksum()));
         assert_repaired(&sample.image, &["name-invalid"]);
         assert_eq!(sample.image.tree()["/A long file name.text"], pattern(2, 1000));
+    }
+}
+
+#[test]
+fn reserved_bits_are_cleared() {
+    for width in WIDTHS {
+        let sample = Sample::new(width);
+        sample.image.edit(sample.file, |entry| entry.case = CaseBits(0xFF));
+        assert_repaired(&sample.image, &["reserved-bits"]);
+        assert_eq!(sample.image.entry(sample.file).case, CaseBits(0x1B));
     }
 }
 

@@ -32,6 +32,9 @@ impl CaseBits {
     /// The extension is in lower case.
     pub const LOWER_EXTENSION: u8 = 0x10;
 
+    /// Bits that Windows sets for encrypted files.
+    pub const ENCRYPTED: u8 = 0x03;
+
     /// Returns these bits without those of other meanings.
     #[must_use]
     pub const fn known(self) -> Self {

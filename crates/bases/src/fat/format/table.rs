@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(dirty.encode(FatWidth::Fat12, 0xFFF), 0xFFF);
         assert_eq!(VolumeFlags::decode(FatWidth::Fat12, 0), None);
         for width in [FatWidth::Fat16, FatWidth::Fat32] {
-            assert_eq!(VolumeFlags::decode(width, dirty.encode(width, 0)).unwrap().is_dirty, true);
+            assert!(VolumeFlags::decode(width, dirty.encode(width, 0)).unwrap().is_dirty);
             let clean = VolumeFlags { is_dirty: false, had_errors: true };
             assert_eq!(VolumeFlags::decode(width, clean.encode(width, 0)), Some(clean));
         }

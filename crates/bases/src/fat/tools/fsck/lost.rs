@@ -103,7 +103,8 @@ impl Checker<'_> {
     }
 
     /// Returns whether a lost directory is only a copy of another one: then its own chain, or that of a file or directory in
-    /// it or below, leads to a cluster that has an owner. So is one that is too large to find out.
+    /// it or below, leads to a cluster that has an owner. One that has entries after its end, or is too large to find out, is
+    /// not taken for a directory either.
     fn is_stale(&mut self, lost: &ClusterMap, directory: u32, budget: &mut u32) -> Result<bool, ToolError> {
         let width = self.volume.geometry.width();
         let mut seen = HashSet::from([directory]);
@@ -113,9 +114,15 @@ impl Checker<'_> {
                 return Ok(true);
             }
             let mut reader = DirectoryRange::whole(DirectoryStart::Cluster(directory)).reader();
+            let mut has_ended = false;
             while let Some(slot) = reader.next(&mut self.volume)? {
                 let entry = match EntrySlot::decode(&slot.bytes) {
-                    EntrySlot::End => break,
+                    EntrySlot::End => {
+                        has_ended = true;
+                        continue;
+                    }
+                    EntrySlot::Deleted => continue,
+                    _ if has_ended => return Ok(true),
                     EntrySlot::Entry(entry) if !entry.name.is_dots() => entry,
                     _ => continue,
                 };

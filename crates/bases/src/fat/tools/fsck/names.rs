@@ -83,6 +83,9 @@ impl Checker<'_> {
             checked.long_name.units = None;
         }
         let is_dosfs = self.options.dosfs && checked.entry.attributes.has_reserved();
+        if !is_dosfs {
+            self.check_case_bits(checked)?;
+        }
         if let Err(error) = checked.entry.name.check(page)
             && !is_dosfs
         {
@@ -95,6 +98,17 @@ impl Checker<'_> {
         }
         names.insert(checked.entry.name, checked.long_name.units.as_deref(), page);
         Ok(())
+    }
+
+    /// Checks the bits beside those of lower case. Some say that the entry is encrypted; others mean nothing.
+    fn check_case_bits(&mut self, checked: &CheckedName<'_>) -> Result<(), ToolError> {
+        let reserved = checked.entry.case.0 & !(CaseBits::LOWER_BASE | CaseBits::LOWER_EXTENSION | CaseBits::ENCRYPTED);
+        if reserved == 0 {
+            return Ok(());
+        }
+        let position = checked.position;
+        let repair = &mut |checker: &mut Self| checker.edit_entry(position, &|entry| entry.case.0 &= !reserved);
+        self.found(Problem::ReservedBits(reserved), Some(checked.path), Vec::new(), repair).map(drop)
     }
 
     /// Gives an entry another short name; it keeps its long one if that is not the reason.

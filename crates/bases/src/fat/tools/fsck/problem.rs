@@ -80,6 +80,8 @@ pub enum Problem {
     EntriesHidden(u32),
     /// The short name breaks a rule.
     ShortName(ShortNameError),
+    /// These bits, beside those of lower case, are set though they mean nothing.
+    ReservedBits(u8),
     /// The long name breaks a rule.
     LongName(LongNameError),
     /// Another entry of the directory has this name.
@@ -157,6 +159,7 @@ impl Problem {
             Self::EntriesAfterEnd(_) => "entries-after-end",
             Self::EntriesHidden(_) => "entries-hidden",
             Self::ShortName(_) => "name-invalid",
+            Self::ReservedBits(_) => "reserved-bits",
             Self::LongName(_) => "long-name-invalid",
             Self::DuplicateName => "name-duplicate",
             Self::LongNameSlots(Fault::NoStart) => "long-name-stray",
@@ -200,6 +203,7 @@ impl Problem {
             | Self::DotWrong
             | Self::DotDotWrong
             | Self::EntriesHidden(_)
+            | Self::ReservedBits(_)
             | Self::LongNameSlots(_)
             | Self::LongNameReserved
             | Self::LabelDiffers

@@ -90,7 +90,7 @@ mod tests {
         };
         let geometry = Geometry::new(&boot, u64::MAX).unwrap();
         let mut bad = ClusterMap::new(&geometry);
-        [5, 6, 12].into_iter().for_each(|cluster| drop(bad.insert(cluster)));
+        [5, 6, 12].into_iter().for_each(|cluster| _ = bad.insert(cluster));
         let mut targets = Targets::new(geometry.cluster_numbers(), &bad);
         assert_eq!(geometry.cluster_numbers(), 2..22);
         assert_eq!(targets.assign(2), [2, 3]);
