@@ -236,7 +236,7 @@ fn bases_get_their_options() {
     let message = |text| disks.error(text).1;
     let unknown = message("disk:x(udi=7)");
     assert_eq!(unknown, "column 8: `disk` has no option `udi`; it has log, partition and uid; did you mean 'uid'?");
-    assert!(message("disk:x(uid=1, uid=2)").starts_with("column 8: option `uid` of `disk` is given twice"));
+    assert!(message("disk:x(uid=1, uid=2)").starts_with("column 15: option `uid` of `disk` is given twice"));
     assert!(message("disk:DIR/a.img(uid=me)").contains("option `uid` of `disk` cannot be `me`: expected a number"));
     assert!(message("disk:x(uid=\\xff)").starts_with("column 12: the value of 'uid' is not UTF-8"));
     assert_eq!(message("disk:(uid=1)"), "column 1: 'disk:' needs a path; write disk:PATH");

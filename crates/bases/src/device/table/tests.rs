@@ -55,7 +55,7 @@ fn sectors_without_a_table_have_none() {
 
 #[test]
 fn entries_out_of_range_are_errors() {
-    let cases: [&[(u8, u32, u32)]; 5] = [
+    let cases: [&[MbrEntry]; 5] = [
         &[(0x0c, 1948, 101)],
         &[(0x0c, u32::MAX, u32::MAX)],
         &[(0x0c, 2048, 1)],
@@ -74,7 +74,7 @@ fn entries_out_of_range_are_errors() {
 
 #[test]
 fn logical_partitions_stay_within_the_extended_one() {
-    let cases: [(&[(u8, u32, u32)], TableError); 5] = [
+    let cases: [(&[MbrEntry], TableError); 5] = [
         (&[(0x83, 16, 1009)], TableError::OutOfRange(5)),
         (&[(0x83, u32::MAX, 1)], TableError::OutOfRange(5)),
         (&[(0x83, 16, 128), (0x05, 1024, 1)], TableError::OutOfRange(6)),
