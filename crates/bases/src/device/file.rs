@@ -225,18 +225,18 @@ fn open_object(
         return Ok((for_reading()?, true));
     }
     let exclusive = if is_block_device { OFlags::EXCL } else { OFlags::empty() };
-    match open(OFlags::RDWR | exclusive) {
+    let opened = open(OFlags::RDWR | exclusive).and_then(|file| {
+        // The kernel opens a write-protected device, and refuses the writes.
+        let is_protected = is_block_device && system::is_write_protected(file.as_fd())?;
+        if is_protected { Err(SystemError::ROFS) } else { Ok(file) }
+    });
+    match opened {
         Ok(file) => Ok((file, false)),
         Err(SystemError::BUSY) if is_block_device => {
             Err(OpenError::InUse { path: path.to_owned(), user: DeviceUser::Kernel })
         }
         Err(SystemError::ROFS | SystemError::ACCESS | SystemError::PERM) if access == Access::WriteIfPossible => {
             Ok((for_reading()?, true))
-        }
-        // How the kernel refuses a write-protected device.
-        Err(SystemError::ACCESS) if is_block_device => {
-            let is_protected = system::is_write_protected(for_reading()?.as_fd()).unwrap_or(false);
-            Err(open_error(path, if is_protected { SystemError::ROFS } else { SystemError::ACCESS }))
         }
         Err(error) => Err(open_error(path, error)),
     }
@@ -281,7 +281,8 @@ fn lock(path: &Path, file: BorrowedFd<'_>, is_block_device: bool, is_exclusive: 
 fn write_error(error: SystemError) -> Errno {
     match error {
         SystemError::NOSPC | SystemError::DQUOT => Errno::ENOSPC,
-        SystemError::ROFS => Errno::EROFS,
+        // The latter for a device that has become write-protected.
+        SystemError::ROFS | SystemError::PERM => Errno::EROFS,
         _ => Errno::EIO,
     }
 }

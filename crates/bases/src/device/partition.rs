@@ -114,10 +114,12 @@ impl fmt::Display for PartitionError {
             Self::Missing { number, existing } => {
                 write!(formatter, "it has no partition {number}; it has {}", all_of(existing))
             }
-            Self::NoneFits(None) => formatter.write_str("neither it nor a partition of it has such contents"),
-            Self::NoneFits(Some(number)) => write!(formatter, "partition {number} has no such contents"),
+            Self::NoneFits(None) => formatter.write_str("neither it nor a partition of it has the expected contents"),
+            Self::NoneFits(Some(number)) => {
+                write!(formatter, "partition {number} has other contents; choose another with partition=")
+            }
             Self::Several(numbers) => {
-                write!(formatter, "the partitions {} have such contents; choose one with partition=", all_of(numbers))
+                write!(formatter, "it has several such partitions, {}; choose one with partition=", all_of(numbers))
             }
             Self::Table(error) => error.fmt(formatter),
             Self::Device(errno) => write!(formatter, "it cannot be read: {errno}"),
@@ -229,6 +231,7 @@ mod tests {
         let mut contents = vec![0; device.size() as usize];
         device.read_at(0, &mut contents).unwrap();
         let last = contents.iter().rposition(|byte| *byte == b'!').unwrap() as u64;
+        found.write_at(end - 1, &[0]).unwrap();
         Ok((last + 1 - end, end))
     }
 
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(partition.write_at(0, &[2; 1000]), Ok(()));
         assert_eq!(partition.read_at(0, &mut buffer), Ok(()));
         assert_eq!(buffer, [2; 1000]);
-        for (offset, length) in [(1, 1000), (1000, 1), (u64::MAX, 1), (u64::MAX - 1023, 1024)] {
+        for (offset, length) in [(1, 1000), (1000, 1), (u64::MAX, 1), (u64::MAX - 999, 1000)] {
             assert_eq!(partition.read_at(offset, &mut buffer[..length]), Err(Errno::EIO));
             assert_eq!(partition.write_at(offset, &buffer[..length]), Err(Errno::EIO));
             assert_eq!(partition.discard(offset, length as u64), Err(Errno::EIO));
@@ -288,7 +291,7 @@ mod tests {
         let (_, first, _) = samples::LOGICAL_LAYOUT[0];
         mark(device.as_ref(), first);
         let several = find(&device, None).unwrap_err();
-        assert_eq!(several.to_string(), "the partitions 1 and 6 have such contents; choose one with partition=");
+        assert_eq!(several.to_string(), "it has several such partitions, 1 and 6; choose one with partition=");
     }
 
     #[test]

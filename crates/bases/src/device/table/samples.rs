@@ -25,8 +25,11 @@ pub(crate) fn mbr_of_large_sectors() -> MemoryDevice {
     device
 }
 
-/// Writes a table with entries of a type, a first sector and a number of sectors.
-pub(crate) fn write_mbr(device: &dyn Device, offset: u64, entries: &[(u8, u32, u32)]) {
+/// An entry of an MBR: its type, its first sector, and its number of sectors.
+pub(crate) type MbrEntry = (u8, u32, u32);
+
+/// Writes a table with these entries.
+pub(crate) fn write_mbr(device: &dyn Device, offset: u64, entries: &[MbrEntry]) {
     let mut table = [0; 66];
     for (entry, (kind, start, count)) in table.chunks_exact_mut(16).zip(entries) {
         entry[4] = *kind;
