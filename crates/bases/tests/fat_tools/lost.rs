@@ -1,9 +1,12 @@
 //! Clusters that belong to nothing.
 
-use plyfs_bases::fat::format::{EntrySlot, FatWidth, Link};
+use plyfs_bases::fat::format::{Entry, EntryAttributes, FatWidth, Link, ShortName};
+
+use plyfs_bases::fat::tools::ToolError;
+use plyfs_bases::fat::tools::fsck::Repair;
 
 use crate::image::{WIDTHS, pattern};
-use crate::repairs::{assert_repaired, codes, repair};
+use crate::repairs::{assert_repaired, assert_sound, codes, repair};
 use crate::sample::Sample;
 
 #[test]
@@ -54,28 +57,43 @@ fn lost_directories_keep_what_is_in_them() {
 }
 
 #[test]
-fn lost_chains_fill_the_root_directory() {
+fn many_lost_chains_are_saved_in_a_directory() {
     for width in WIDTHS {
         let sample = Sample::new(width);
         let lost = sample.image.copy().free(600);
         lost.iter().for_each(|&cluster| sample.image.set_link(cluster, Link::End));
         crate::boot::correct_free_count(&sample.image);
         let report = repair(sample.image.device());
-        let slots = sample.image.slots(0).len();
-        let saved = sample.image.tree().keys().filter(|path| path.ends_with(".REC")).count();
-        assert_eq!(codes(&report), ["lost-chain"]);
-        if width == FatWidth::Fat32 {
-            assert_eq!((saved, report.unrepaired()), (600, 0));
-        } else {
-            assert_eq!(saved as u64 + report.unrepaired(), 600);
-            assert!(
-                sample
-                    .image
-                    .slots(0)
-                    .iter()
-                    .all(|&position| { EntrySlot::decode(&sample.image.slot(position)) != EntrySlot::End })
-            );
-            assert!(saved < slots);
+        assert_eq!((codes(&report), report.unrepaired()), (vec!["lost-chain"], 0), "{report}");
+        assert_sound(&sample.image, "many files");
+        let tree = sample.image.tree();
+        assert_eq!(tree.keys().filter(|path| path.ends_with(".REC")).count(), 600);
+        let in_directory = tree.keys().filter(|path| path.contains(".DIR/FSCK")).count();
+        assert_eq!(in_directory > 0, width != FatWidth::Fat32);
+        assert_eq!(report.files, 604);
+    }
+}
+
+#[test]
+fn a_root_directory_without_any_room_keeps_chains_lost() {
+    for width in [FatWidth::Fat12, FatWidth::Fat16] {
+        let mut sample = Sample::new(width);
+        let lost = sample.image.free(3);
+        sample.image.link_all(&lost);
+        let slots = sample.image.slots(0);
+        for (index, &position) in slots.iter().enumerate().skip(6) {
+            let name: [u8; 11] = format!("F{index:07}   ").as_bytes().try_into().unwrap();
+            sample.image.write(position, &Entry::new(ShortName(name), EntryAttributes::ARCHIVE).encode());
         }
+        let report = repair(sample.image.device());
+        assert_eq!((codes(&report), report.unrepaired()), (vec!["lost-chain"], 1), "{report}");
+        assert_eq!(report.findings[0].repair, Repair::Failed(ToolError::RootFull));
+        assert_eq!(sample.image.chain(lost[0]), lost);
+        // A directory with many files, in the last slot.
+        sample.image.write(slots[20], &[0xE5]);
+        let report = repair(sample.image.device());
+        assert_eq!(report.unrepaired(), 0, "{report}");
+        assert_sound(&sample.image, "last slot");
+        assert!(sample.image.tree().contains_key("/FSCK0000.DIR/FSCK0000.REC"));
     }
 }

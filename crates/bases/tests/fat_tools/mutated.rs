@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use plyfs_bases::device::MemoryDevice;
 use plyfs_bases::fat::format::{CodePage, FatWidth};
-use plyfs_bases::fat::tools::fsck::{Answer, FsckMode, FsckOptions, Repair, fsck};
+use plyfs_bases::fat::tools::fsck::{Answer, FsckMode, FsckOptions, LostChains, Repair, fsck};
 use plyfs_bases::fat::tools::tune::{TuneOptions, tune};
 use plyfs_bases::fat::tools::{
     BadsectOptions, ToolError, badsect, dump_boot, dump_chain, dump_directory, dump_info, dump_table, show_label,
@@ -142,6 +142,13 @@ fn repair_randomly(device: &Arc<MemoryDevice>, random: &mut Rng, context: &str) 
     let is_possible = |repair: &Repair| !matches!(repair, Repair::Impossible);
     if repaired.findings.iter().any(|finding| !is_possible(&finding.repair)) {
         // Nothing repairs, for example, a boot sector without a copy.
+        return;
+    }
+    if repaired.findings.iter().any(|finding| finding.repair == Repair::Failed(ToolError::RootFull)) {
+        // Regions at other places make a root directory of what was none.
+        let options = FsckOptions { lost: LostChains::Free, ..options };
+        let freed = fsck(device.clone(), &options, &mut answer, &mut |_| ()).unwrap();
+        assert_eq!((freed.unrepaired(), check(device.clone()).found()), (0, 0), "{context}\n{freed}");
         return;
     }
     assert_eq!(repaired.unrepaired(), 0, "{context}\nfirst\n{first}repaired\n{repaired}");

@@ -8,6 +8,7 @@ use super::owner::{Owner, SharedChain};
 use super::problem::{Problem, RepairKind};
 use super::question::{Answer, AnswerCallback, Question};
 use super::report::{Finding, FsckReport, Repair};
+use super::saved::SavedDirectory;
 use crate::fat::format::{ENTRY_SIZE, Entry, EntrySlot, Label, Link, ShortName, VolumeFlags};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
@@ -48,6 +49,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) root_range: DirectoryRange,
     /// Names of saved files that are taken.
     pub(crate) saved_names: Option<HashSet<ShortName>>,
+    /// The directory for saved files, if the root directory has no room for them.
+    pub(crate) saved_directory: Option<SavedDirectory>,
     /// State in which the file system was found.
     pub(crate) found_state: VolumeFlags,
     /// Entries `..` that may be right.
@@ -86,6 +89,7 @@ impl<'a> Checker<'a> {
             is_sharing: false,
             root_range: DirectoryRange::whole(DirectoryStart::root(&volume.geometry)),
             saved_names: None,
+            saved_directory: None,
             found_state: VolumeFlags { is_dirty: false, had_errors: false },
             suspended: Vec::new(),
             other_parents: OTHER_PARENTS_MAX,
@@ -112,7 +116,7 @@ impl<'a> Checker<'a> {
         (self.is_sharing, self.has_failed) = (false, false);
         self.hidden_clusters = HIDDEN_CLUSTERS_MAX;
         self.other_parents = OTHER_PARENTS_MAX;
-        (self.root_label, self.saved_names) = (None, None);
+        (self.root_label, self.saved_names, self.saved_directory) = (None, None, None);
         self.root_range = DirectoryRange::whole(DirectoryStart::root(&self.volume.geometry));
         let report = &mut self.report;
         report.findings.retain(|finding| finding.repair == Repair::Done);

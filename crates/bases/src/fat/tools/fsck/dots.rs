@@ -145,7 +145,8 @@ impl Checker<'_> {
         self.delete_slots(&moved)
     }
 
-    fn dot_entry(&self, name: ShortName, cluster: u32) -> [u8; ENTRY_SIZE] {
+    /// Returns an entry of a directory for itself or the one above.
+    pub(crate) fn dot_entry(&self, name: ShortName, cluster: u32) -> [u8; ENTRY_SIZE] {
         let mut entry = Entry::new(name, EntryAttributes::DIRECTORY);
         entry.set_first_cluster(self.volume.geometry.width(), cluster);
         let time = DosDateTime::encode(self.options.time, self.options.offset_minutes);

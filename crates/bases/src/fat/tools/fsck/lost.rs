@@ -8,7 +8,8 @@ use super::options::{FsckMode, LostChains};
 use super::owner::Owner;
 use super::problem::Problem;
 use super::report::Repair;
-use crate::fat::format::{CaseBits, ENTRY_SIZE, EntryAttributes, EntrySlot, Link, ShortName};
+use super::saved::SavedEntry;
+use crate::fat::format::{ENTRY_SIZE, EntryAttributes, EntrySlot, Link, ShortName};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
@@ -172,26 +173,26 @@ impl Checker<'_> {
 
     fn check_lost_directory(&mut self, cluster: u32, parent: u32) -> Result<(), ToolError> {
         let clusters = vec![Run { first: cluster, length: 1 }];
-        let (mut name, mut position) = (ShortName(*b"FSCK    DIR"), 0);
+        // What a check without repairs takes it for.
+        let mut saved = SavedEntry { path: "/FSCK.DIR".into(), position: 0, parent };
         let repair = &mut |checker: &mut Self| {
-            (name, position) = checker.save_entry("DIR", EntryAttributes::DIRECTORY, cluster, 0)?;
-            // It is in the root directory from now on.
+            saved = checker.save_entry("DIR", EntryAttributes::DIRECTORY, cluster, 0)?;
             let above = checker.volume.offset(cluster)? + ENTRY_SIZE as u64;
-            checker.volume.set_start(above, 0)
+            checker.volume.set_start(above, saved.parent)
         };
         let is_repaired = self.found(Problem::LostDirectory(cluster), None, clusters, repair)?;
         if !is_repaired && self.options.mode != FsckMode::Check {
             return Ok(());
         }
         let owner = Owner {
-            path: format!("/{}", name.decode(self.options.page, CaseBits::default())),
-            position: Some(position),
+            path: saved.path,
+            position: Some(saved.position),
             slots: Vec::new(),
             is_directory: true,
             may_own_cluster: false,
             size: 0,
             start: cluster,
-            parent: 0,
+            parent: saved.parent,
         };
         let (clusters, may_grow) = self.check_chain(&owner)?;
         if clusters == 0 {
@@ -200,8 +201,7 @@ impl Checker<'_> {
         self.report.directories += 1;
         let path = format!("{}/", owner.path);
         let range = DirectoryRange { start: DirectoryStart::Cluster(cluster), clusters, may_grow };
-        let parent = if is_repaired { 0 } else { parent };
-        let mut context = DirectoryContext { range, parent, path: path.clone(), owner: Some(owner) };
+        let mut context = DirectoryContext { range, parent: saved.parent, path: path.clone(), owner: Some(owner) };
         let pending = self.check_directory(&mut context)?;
         self.check_below(pending, context.range.start.cluster(), path)
     }

@@ -21,6 +21,7 @@ mod problem_text;
 mod question;
 mod report;
 mod save;
+mod saved;
 mod sharing;
 mod tables;
 mod unreadable;
