@@ -4,6 +4,23 @@
 //! ([`MemoryDevice`]). Tests wrap one in a [`FaultyDevice`], which fails as storage does, or in a [`RecordingDevice`],
 //! which can be cut off at any write.
 
+mod faulty;
+mod file;
+mod memory;
+mod open_error;
+mod partition;
+mod recording;
+mod system;
+mod table;
+
+pub use faulty::{Effect, Fault, FaultyDevice, Operation, OperationCounts};
+pub use file::{Access, FileDevice};
+pub use memory::MemoryDevice;
+pub use open_error::{DeviceUser, OpenError};
+pub use partition::{Partition, PartitionError, find_volume};
+pub use recording::{Event, Fate, RecordingDevice};
+pub use table::{PartitionEntry, PartitionKind, PartitionTable, TableError};
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -12,6 +29,9 @@ use vnode::{Errno, Result};
 /// A shared device.
 pub type DeviceRef = Arc<dyn Device>;
 
+/// Smallest sector size in bytes of any device, and the unit of all others.
+pub const SECTOR_SIZE_MIN: u32 = 512;
+
 /// A sequence of bytes of fixed size, readable and writable at any offset by concurrent callers.
 pub trait Device: Send + Sync + 'static {
     /// Returns the size in bytes.
@@ -19,7 +39,13 @@ pub trait Device: Send + Sync + 'static {
 
     /// Returns the largest size in bytes, a power of two from 512, of which aligned writes are not torn by a power failure. Default: 512.
     fn sector_size(&self) -> u32 {
-        512
+        SECTOR_SIZE_MIN
+    }
+
+    /// Returns the size in bytes of the sectors that partition tables on the device count, if it determines one; an image in a file
+    /// does not. Default: none.
+    fn logical_sector_size(&self) -> Option<u32> {
+        None
     }
 
     /// Returns whether nothing can be written. Default: no.
@@ -64,7 +90,7 @@ pub trait Device: Send + Sync + 'static {
 }
 
 /// Returns `EIO` for a range that does not end within `size` bytes.
-pub(crate) fn check_range(size: u64, offset: u64, length: usize) -> Result<()> {
-    let end = offset.checked_add(length as u64);
+pub(crate) fn check_range(size: u64, offset: u64, length: u64) -> Result<()> {
+    let end = offset.checked_add(length);
     if end.is_some_and(|end| end <= size) { Ok(()) } else { Err(Errno::EIO) }
 }
