@@ -6,6 +6,8 @@ mod allocator;
 pub mod device;
 #[cfg(feature = "dir")]
 pub mod dir;
+#[cfg(feature = "fat")]
+pub mod fat;
 #[cfg(feature = "mem")]
 pub mod mem;
 #[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
