@@ -93,7 +93,8 @@ impl CodePage {
             Tables::Windows(encoding) => {
                 let mut buffer = [0; 4];
                 let (bytes, _, has_unmappable) = encoding.encode(character.encode_utf8(&mut buffer));
-                let is_whole = !has_unmappable && matches!(bytes.len(), 1 | 2) && bytes[0] >= 0x80;
+                let is_whole =
+                    !has_unmappable && bytes.first().is_some_and(|byte| !byte.is_ascii()) && bytes.len() <= 2;
                 is_whole.then(|| bytes.into_owned())
             }
         }

@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_number_of_clusters_decides_the_width() {
-        let of = |clusters| {
+        let of = |clusters: u32| {
             let boot = BootSector { fat_sectors: 300, total_sectors: 1 + 600 + 14 + clusters, ..floppy() };
             Geometry::new(&boot, u64::MAX).map(|geometry| geometry.width())
         };

@@ -80,6 +80,11 @@ impl LongNameSlot {
         self.order & LAST != 0
     }
 
+    /// Returns whether a field that is always 0 is not. Readers ignore it.
+    pub fn has_reserved(&self) -> bool {
+        self.kind != 0 || self.cluster != 0
+    }
+
     /// Returns the sequence number: 1 for the slot before the entry.
     pub fn number(&self) -> u8 {
         self.order & !LAST
@@ -115,14 +120,12 @@ pub enum LongNameFault {
     ChecksumDiffers,
     /// The checksum is not that of the short name, which other software has changed.
     WrongChecksum,
-    /// The name ends before its last slot, or something follows its end.
+    /// The name does not end in its last slot, or it is empty.
     Padding,
     /// The slot with the number 1 is missing.
     Unfinished,
     /// No entry follows.
     Orphan,
-    /// A field that is always 0 is not.
-    Reserved,
 }
 
 /// Collects the slots of one long name after the other.
@@ -160,8 +163,6 @@ impl LongNameReader {
             LongNameFault::Sequence
         } else if slot.checksum != self.checksum {
             LongNameFault::ChecksumDiffers
-        } else if has_reserved(slot) {
-            LongNameFault::Reserved
         } else {
             self.slots.push(slot.units);
             self.expected -= 1;
@@ -176,9 +177,6 @@ impl LongNameReader {
         self.clear();
         if !(1..=LONG_SLOTS_MAX).contains(&usize::from(slot.number())) {
             return Err(LongNameFault::Sequence);
-        }
-        if has_reserved(slot) {
-            return Err(LongNameFault::Reserved);
         }
         self.slots.push(slot.units);
         (self.checksum, self.expected) = (slot.checksum, slot.number() - 1);
@@ -213,16 +211,11 @@ impl LongNameReader {
     }
 }
 
-fn has_reserved(slot: &LongNameSlot) -> bool {
-    slot.kind != 0 || slot.cluster != 0
-}
-
 /// Returns a name without what follows its end.
 fn unpadded(mut units: Vec<u16>) -> Result<Vec<u16>, LongNameFault> {
     let length = units.iter().position(|&unit| unit == 0).unwrap_or(units.len());
     let fills_slots = length.div_ceil(UNITS_PER_SLOT) == units.len() / UNITS_PER_SLOT;
-    let is_padded = units.iter().skip(length + 1).all(|&unit| unit == 0xFFFF);
-    if !fills_slots || !is_padded || length == 0 || length > LONG_NAME_MAX {
+    if !fills_slots || length == 0 || length > LONG_NAME_MAX {
         return Err(LongNameFault::Padding);
     }
     units.truncate(length);
@@ -260,7 +253,7 @@ mod tests {
     #[test]
     fn slots_have_the_bytes_of_the_format() {
         let slot = slots("A file")[0].encode();
-        assert_eq!(&slot[..14], b"A\x41\0 \0f\0i\0l\0\x0F\0\x2F".as_slice());
+        assert_eq!(&slot[..14], b"A\x41\0 \0f\0i\0l\0\x0F\0\xF4".as_slice());
         assert_eq!(&slot[14..], b"e\0\0\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0\0\xFF\xFF\xFF\xFF".as_slice());
     }
 
@@ -272,19 +265,25 @@ mod tests {
             change(&mut slots);
             read(&slots).unwrap_err()
         };
-        assert_eq!(with(&|slots| drop(slots.remove(0))), LongNameFault::NoStart);
+        assert_eq!(with(&|slots| _ = slots.remove(0)), LongNameFault::NoStart);
         assert_eq!(with(&|slots| slots.insert(1, slots[0])), LongNameFault::StartInside);
-        assert_eq!(with(&|slots| drop(slots.remove(1))), LongNameFault::Sequence);
+        assert_eq!(with(&|slots| _ = slots.remove(1)), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots.push(slots[2])), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots[0].order = 0x40), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots[0].order = 0x40 | 21), LongNameFault::Sequence);
         assert_eq!(with(&|slots| slots[1].checksum ^= 1), LongNameFault::ChecksumDiffers);
         assert_eq!(with(&|slots| slots.iter_mut().for_each(|slot| slot.checksum ^= 1)), LongNameFault::WrongChecksum);
-        assert_eq!(with(&|slots| drop(slots.pop())), LongNameFault::Unfinished);
-        assert_eq!(with(&|slots| slots[0].units[12] = 0x61), LongNameFault::Padding);
+        assert_eq!(with(&|slots| _ = slots.pop()), LongNameFault::Unfinished);
+        assert_eq!(with(&|slots| slots[0].units = [0; 13]), LongNameFault::Padding);
         assert_eq!(with(&|slots| slots[1].units[12] = 0), LongNameFault::Padding);
-        assert_eq!(with(&|slots| slots[1].cluster = 1), LongNameFault::Reserved);
-        assert_eq!(with(&|slots| slots[0].kind = 1), LongNameFault::Reserved);
+    }
+
+    #[test]
+    fn reserved_fields_and_what_follows_the_end_are_ignored() {
+        let mut slots = slots("a name");
+        (slots[0].cluster, slots[0].kind, slots[0].units[12]) = (1, 1, 0x61);
+        assert!(slots[0].has_reserved());
+        assert_eq!(read(&slots), Ok(Some("a name".encode_utf16().collect())));
     }
 
     #[test]

@@ -46,8 +46,6 @@ pub enum ShortNameError {
     LeadingSpace,
     /// It has this byte, which is not allowed.
     Forbidden(u8),
-    /// It has this letter, which is in lower case.
-    LowerCase(u8),
 }
 
 impl fmt::Display for ShortNameError {
@@ -56,9 +54,6 @@ impl fmt::Display for ShortNameError {
             Self::LeadingSpace => write!(formatter, "the short name starts with a space"),
             Self::Forbidden(byte) => {
                 write!(formatter, "the short name has the forbidden character '{}'", byte.escape_ascii())
-            }
-            Self::LowerCase(byte) => {
-                write!(formatter, "the short name has the lower-case letter '{}'", byte.escape_ascii())
             }
         }
     }
@@ -116,7 +111,8 @@ impl ShortName {
         shown
     }
 
-    /// Checks the rules of the format. Spaces inside are allowed.
+    /// Checks a stored name by the rules of the format. Spaces inside are allowed; letters in lower case, and characters
+    /// that only long names may have, are tolerated, because other systems read them.
     ///
     /// # Errors
     /// The first rule that the name breaks.
@@ -161,15 +157,19 @@ impl ShortName {
 
 /// Returns whether a character of ASCII must not be in a short name.
 fn is_forbidden(byte: u8) -> bool {
-    byte < b' ' || byte == 0x7F || b"\"*+,./:;<=>?[\\]|".contains(&byte)
+    is_harmful(byte) || b"+,;=[]".contains(&byte)
+}
+
+/// Returns whether a character of ASCII in a short name cannot be tolerated.
+fn is_harmful(byte: u8) -> bool {
+    byte < b' ' || byte == 0x7F || b"\"*./:<>?\\|".contains(&byte)
 }
 
 fn check_part(part: &[u8], page: CodePage) -> Result<(), ShortNameError> {
     let mut rest = part;
     while let Some((character, length)) = page.decode_first(rest) {
         match rest.first() {
-            Some(&byte) if character.is_ascii() && is_forbidden(byte) => return Err(ShortNameError::Forbidden(byte)),
-            Some(&byte) if character.is_ascii_lowercase() => return Err(ShortNameError::LowerCase(byte)),
+            Some(&byte) if character.is_ascii() && is_harmful(byte) => return Err(ShortNameError::Forbidden(byte)),
             _ => rest = rest.get(length..).unwrap_or_default(),
         }
     }
@@ -393,12 +393,12 @@ mod tests {
         assert_eq!(check(b"A?         "), Err(ShortNameError::Forbidden(b'?')));
         assert_eq!(check(b"A\x05         "), Err(ShortNameError::Forbidden(5)));
         assert_eq!(check(b"...        "), Err(ShortNameError::Forbidden(b'.')));
-        assert_eq!(check(b"A       tXT"), Err(ShortNameError::LowerCase(b't')));
+        assert_eq!((check(b"A       tXT"), check(b"A+,;=[]    ")), (Ok(()), Ok(())));
     }
 
     #[test]
     fn checksum_is_that_of_the_format() {
-        assert_eq!(ShortName(*b"LONGNA~1TXT").checksum(), 0x2F);
+        assert_eq!(ShortName(*b"LONGNA~1TXT").checksum(), 0xF4);
         assert_eq!(ShortName([0; 11]).checksum(), 0);
     }
 }

@@ -1,0 +1,1 @@
+//! Tools of FAT file systems: formatting, checking, repairing, tuning and labels, beside dosfstools and mtools.
