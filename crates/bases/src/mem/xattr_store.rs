@@ -36,9 +36,10 @@ impl XattrStore {
         self.taken
     }
 
-    /// Removes `security.capability`. Its space is returned at the next change.
+    /// Removes `security.capability`, unless it has no bytes: Linux takes that for nothing to remove. Its space is returned at the
+    /// next change.
     pub(crate) fn forget_capability(&mut self) {
-        if !self.values.is_empty()
+        if self.get(CAPABILITY).is_some_and(|value| !value.is_empty())
             && let Some(value) = self.values.remove(CAPABILITY)
         {
             self.bytes -= (CAPABILITY.len() + value.len()) as u64;

@@ -95,6 +95,17 @@ fn changes_clear_capabilities() {
 }
 
 #[test]
+fn capabilities_without_bytes_stay_as_on_linux() {
+    let root = file_system().root();
+    let (file, open) = create(&root, &user(7), "file", 0o666);
+    set(&file, &superuser(), "security.capability", b"").unwrap();
+    open.write_at(&user(8), 0, b"x").unwrap();
+    resize(&file, &user(8), 0).unwrap();
+    chown(&file, &superuser(), Some(9), None).unwrap();
+    assert_eq!(file.listxattr(&superuser()).unwrap(), b"security.capability\0");
+}
+
+#[test]
 fn names_and_values_have_limits() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);
