@@ -39,6 +39,8 @@ pub(crate) struct Contents {
     /// The first slot of the name of each entry, by the entry's slot.
     entries: BTreeMap<u32, u32>,
     index: NameIndex,
+    /// Number of entries that are directories.
+    subdirectories: u32,
     /// Number of blocks that became different from the disk since [`Contents::take_newly_dirty`].
     newly_dirty: usize,
 }
@@ -68,6 +70,7 @@ impl Contents {
             rules,
             entries: BTreeMap::new(),
             index: NameIndex::default(),
+            subdirectories: 0,
             newly_dirty: 0,
         };
         let capacity = contents.slots.capacity();
@@ -88,7 +91,12 @@ impl Contents {
         self.entries.len()
     }
 
-    /// Returns the slots of the entries after a slot, in order.
+    /// Returns the number of entries that are directories.
+    pub(crate) fn subdirectories(&self) -> u32 {
+        self.subdirectories
+    }
+
+    /// Returns the slots of the entries from a slot on, in order.
     pub(crate) fn slots_from(&self, slot: u32) -> impl Iterator<Item = u32> {
         self.entries.range(slot..).map(|(&slot, _)| slot)
     }
@@ -129,7 +137,9 @@ impl Contents {
     pub(crate) fn set_entry(&mut self, slot: u32, change: impl FnOnce(&mut Entry)) {
         if let Some(mut entry) = self.entry(slot) {
             let (name, case) = (entry.name, entry.case);
+            self.subdirectories -= u32::from(entry.is_directory());
             change(&mut entry);
+            self.subdirectories += u32::from(entry.is_directory());
             (entry.name, entry.case) = (name, case);
             self.newly_dirty += self.slots.set(slot, &entry.encode());
         }
@@ -194,6 +204,7 @@ impl Contents {
         let mut slot = first;
         scan(&prepared.slots, first, &mut |entry| slot = entry.slot);
         self.entries.insert(slot, first);
+        self.subdirectories += u32::from(self.is_directory(slot));
         self.index_names(slot, &prepared.units);
         Ok(slot)
     }
@@ -203,6 +214,7 @@ impl Contents {
         for name in self.names(slot) {
             self.index.remove(&name, slot);
         }
+        self.subdirectories -= u32::from(self.is_directory(slot));
         if let Some(first) = self.entries.remove(&slot) {
             self.newly_dirty += self.slots.delete(first, slot);
         }
@@ -263,8 +275,13 @@ impl Contents {
         vec![shown, self.rules.dotted_short(&entry.name)]
     }
 
+    fn is_directory(&self, slot: u32) -> bool {
+        self.entry(slot).is_some_and(|entry| entry.is_directory())
+    }
+
     fn index_entry(&mut self, scanned: &ScannedEntry) {
         self.entries.insert(scanned.slot, scanned.first);
+        self.subdirectories += u32::from(scanned.entry.is_directory());
         for name in self.names_of(scanned) {
             self.index.insert(&name, scanned.slot);
         }

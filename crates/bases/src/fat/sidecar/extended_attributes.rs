@@ -33,9 +33,11 @@ impl ExtendedAttributes {
         self.values.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
-    /// Removes `security.capability`. Returns whether it was there.
-    pub(crate) fn forget_capability(&mut self) -> bool {
-        self.values.remove(CAPABILITY).is_some()
+    /// Removes `security.capability`, unless it has no bytes: Linux takes that for nothing to remove.
+    pub(crate) fn forget_capability(&mut self) {
+        if self.get(CAPABILITY).is_some_and(|value| !value.is_empty()) {
+            self.values.remove(CAPABILITY);
+        }
     }
 
     /// Sets a value.

@@ -54,6 +54,8 @@ pub(crate) struct Sidecar {
     removed: Vec<Identity>,
     /// Removed objects whose records may be removed.
     due: Vec<Identity>,
+    /// Objects that the log has and the directory has not. Their records are removed together with other changes.
+    orphans: Vec<Identity>,
 }
 
 /// Result of [`Sidecar::flush`].
@@ -96,7 +98,8 @@ impl Sidecar {
             records: records.collect(),
             dirty: BTreeSet::new(),
             removed: Vec::new(),
-            due: matched.orphans,
+            due: Vec::new(),
+            orphans: matched.orphans,
         })
     }
 
@@ -118,6 +121,7 @@ impl Sidecar {
             dirty: BTreeSet::new(),
             removed: Vec::new(),
             due: Vec::new(),
+            orphans: Vec::new(),
         };
         access.zero(&sidecar.chain, 0, allocated)?;
         access.write(&sidecar.chain, 0, &HEADER)?;
@@ -189,6 +193,7 @@ impl Sidecar {
     pub(crate) fn flush(&mut self, access: DataAccess<'_>, contents: &Contents) -> Result<Flushed> {
         let mut flushed = Flushed::default();
         if self.has_changes() {
+            self.due.append(&mut self.orphans);
             flushed.replaced = if self.has_much_garbage() { self.rewrite(access, contents)? } else { None };
             if flushed.replaced.is_none() {
                 self.append(access, contents)?;

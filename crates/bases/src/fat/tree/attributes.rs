@@ -1,6 +1,6 @@
 //! Changes attributes: chmod, chown, truncate and utimensat in one.
 
-use vnode::{Attributes, Caller, Errno, FileKind, InodeNumber, Result, SetAttributes};
+use vnode::{Caller, Errno, FileKind, InodeNumber, Result, SetAttributes};
 
 use crate::fat::volume::allocation::Near;
 use crate::unix::changes;
@@ -20,7 +20,7 @@ impl Inode {
         _change: &Change<'_>,
         caller: &Caller,
         changes: &SetAttributes,
-    ) -> Result<Attributes> {
+    ) -> Result<()> {
         let has_ids = changes.uid.is_some() || changes.gid.is_some();
         let needs_record = has_ids || changes.mode.is_some() || changes.size.is_some() || changes.kill_privileges;
         let mut state = if needs_record { self.write_with_record(0)? } else { self.write() };
@@ -34,7 +34,7 @@ impl Inode {
             metadata.extended_attributes.forget_capability();
         }
         self.metadata_changed(&mut state);
-        Ok(self.attributes_in(&state))
+        Ok(())
     }
 
     /// Checks that a volume without sidecars can store the changes.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 
-use vnode::{Caller, Errno, FileKind, InodeNumber, Name, Result};
+use vnode::{Attributes, Caller, Entry as FoundEntry, Errno, FileKind, InodeNumber, Name, Result, profile};
 
 use crate::fat::directory::contents::{Contents, PreparedEntry};
 use crate::fat::directory::extents::Extents;
@@ -38,6 +38,21 @@ impl Inode {
             self.load(&mut self.write())?;
         }
         Err(Errno::ENOMEM)
+    }
+
+    /// Returns the current attributes. Those of a directory depend on its contents.
+    pub(crate) fn attributes(&self) -> Attributes {
+        if self.kind == FileKind::Directory
+            && let Ok(state) = self.read_loaded()
+        {
+            return self.attributes_in(&state);
+        }
+        self.attributes_in(&self.read())
+    }
+
+    /// Returns the inode as the result of a look-up.
+    pub(crate) fn found(&self) -> FoundEntry {
+        FoundEntry { vnode: profile::vnode(self.to_arc()), attributes: self.attributes() }
     }
 
     /// Loads the contents of a directory, and its sidecar, unless they are in memory. The caller holds the state locked.

@@ -4,9 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use vnode::profile::Part;
-use vnode::{
-    Attributes, Caller, Entry as FoundEntry, Errno, FileKind, Handle, InodeNumber, LockTable, Result, VnodeRef, profile,
-};
+use vnode::{Attributes, Caller, Errno, FileKind, Handle, InodeNumber, LockTable, Result, VnodeRef};
 
 use crate::fat::directory::contents::Contents;
 use crate::fat::sidecar::store::Sidecar;
@@ -209,11 +207,6 @@ impl Inode {
         if self.is_root() { 0 } else { self.lock_chain().first() }
     }
 
-    /// Returns the current attributes.
-    pub(crate) fn attributes(&self) -> Attributes {
-        self.attributes_in(&self.read())
-    }
-
     /// Returns the attributes in a state whose lock the caller holds.
     pub(crate) fn attributes_in(&self, state: &State) -> Attributes {
         let Metadata { protection, times, device, .. } = &state.metadata;
@@ -226,11 +219,16 @@ impl Inode {
                 (state.size, used)
             }
         };
+        let nlink = match &state.contents {
+            _ if state.is_unlinked(self) => 0,
+            _ if !is_directory => 1,
+            contents => 2 + contents.as_ref().map_or(0, Contents::subdirectories),
+        };
         let is_special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         Attributes {
             kind: self.kind,
             mode: protection.mode,
-            nlink: u32::from(state.link.is_some() || self.is_root()),
+            nlink,
             uid: protection.uid,
             gid: protection.gid,
             rdev: *device,
@@ -256,11 +254,6 @@ impl Inode {
             (Some(contents), _) => u64::from(contents.capacity()) * crate::fat::format::ENTRY_SIZE as u64,
             (None, _) => u64::from(self.lock_chain().known_length().unwrap_or(1)) * u64::from(geometry.cluster_size()),
         }
-    }
-
-    /// Returns the inode as the result of a look-up.
-    pub(crate) fn found(&self) -> FoundEntry {
-        FoundEntry { vnode: profile::vnode(self.to_arc()), attributes: self.attributes() }
     }
 
     /// Returns the inode of a vnode of this file system.

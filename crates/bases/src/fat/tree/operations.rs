@@ -40,7 +40,8 @@ impl Vnode for Inode {
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        self.volume.change(|change| self.change_attributes(change, caller, changes))
+        self.volume.change(|change| self.change_attributes(change, caller, changes))?;
+        Ok(self.attributes())
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {

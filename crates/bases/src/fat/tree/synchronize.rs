@@ -54,12 +54,15 @@ impl Volume<Inode> {
     /// `EIO` if this or an earlier write failed: the volume stays marked as in use then.
     pub(crate) fn end(&self) -> Result<()> {
         let mut sync = self.lock_synchronization();
-        if sync.has_ended || self.storage.is_read_only() {
+        if std::mem::replace(&mut sync.has_ended, true) {
             return Ok(());
         }
-        sync.has_ended = true;
         self.is_ending.store(true, Ordering::Release);
-        let result = if self.storage.has_failed() { Err(Errno::EIO) } else { self.finish(&mut sync) };
+        let result = match () {
+            () if self.storage.is_read_only() => Ok(()),
+            () if self.storage.has_failed() => Err(Errno::EIO),
+            () => self.finish(&mut sync),
+        };
         self.storage.end();
         drop(sync);
         // What is left refers to the volume.
