@@ -344,7 +344,7 @@ fn handles_and_numbers_survive() {
         drop((root, directory, inner, file, file_system));
         image::check(&device);
         let file_system = image::mount(&device, options);
-        let resolve = |handle| file_system.resolve(&superuser(), handle);
+        let resolve = |handle: &vnode::Handle| file_system.resolve(&superuser(), handle);
         for (handle, path) in handles.iter().zip(["file", "directory/inner", "directory/inner/fixed", "elsewhere"]) {
             assert_eq!(resolve(handle).unwrap().path().unwrap(), path.as_bytes());
         }

@@ -96,6 +96,8 @@ fn run(kind: Kind) {
     let model: Arc<dyn FileSystem> = Arc::new(MemoryFileSystem::new(options));
     let mut memory = Side::new(Box::new(Shared(model.clone())), true);
     let (mut file_system, mut fat) = mount(&device);
+    let mode = SetAttributes { mode: Some(0o777), ..Default::default() };
+    file_system.root().setattr(&image::superuser(), &mode).unwrap();
     let mut random = Rng::with_seed(seed);
     let mut done: Vec<Operation> = Vec::new();
     for step in 0..steps {
@@ -104,7 +106,8 @@ fn run(kind: Kind) {
         }
         if step % REMOUNTED == REMOUNTED - 1 {
             drop((fat, memory));
-            drop(Arc::into_inner(file_system).expect("nobody else mounts it"));
+            assert_eq!(Arc::strong_count(&file_system), 1, "nobody else mounts it");
+            drop(file_system);
             image::check(&device);
             (file_system, fat) = mount(&device);
             memory = Side::new(Box::new(Shared(model.clone())), true);
@@ -137,11 +140,6 @@ fn run(kind: Kind) {
 
 fn mount(device: &Arc<MemoryDevice>) -> (Arc<dyn FileSystem>, Side) {
     let file_system: Arc<dyn FileSystem> = Arc::new(image::mount(device, image::with_sidecars()));
-    let mode = SetAttributes { mode: Some(0o777), ..Default::default() };
-    let root = file_system.root();
-    if root.getattr(&image::superuser()).unwrap().mode != 0o777 {
-        root.setattr(&image::superuser(), &mode).unwrap();
-    }
     let side = Side::new(Box::new(Shared(file_system.clone())), true);
     (file_system, side)
 }

@@ -352,7 +352,9 @@ mod tests {
     #[test]
     fn only_changed_blocks_are_written() {
         let mut contents = empty(Translation::Stored);
-        (0..20).for_each(|number| drop(add(&mut contents, &format!("F{number}"))));
+        for number in 0..20 {
+            add(&mut contents, &format!("F{number}"));
+        }
         assert_eq!((contents.take_newly_dirty(), contents.take_changes().len()), (2, 2));
         contents.set_entry(17, |entry| entry.size = 9);
         contents.set_entry(17, |entry| entry.size = 9);

@@ -209,7 +209,13 @@ impl Sidecar {
     fn append(&mut self, access: DataAccess<'_>, contents: &Contents) -> Result<()> {
         let mut bytes = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
         bytes.extend(self.dirty.iter().flat_map(|&owner| self.frame_of(access, contents, owner)));
-        bytes.extend(self.due.iter().cloned().flat_map(|identity| frame(&LogItem::Removal(identity))));
+        // The name and the time may be those of an object that is there again: its record counts.
+        let is_gone = |identity: &&Identity| {
+            let entry = contents.find(&identity.name).and_then(|slot| contents.entry(slot));
+            entry.is_none_or(|entry| entry.created != identity.created)
+        };
+        let gone = self.due.iter().filter(is_gone).cloned();
+        bytes.extend(gone.flat_map(|identity| frame(&LogItem::Removal(identity))));
         if let Err(errno) = self.grow(access, self.length + bytes.len() as u64) {
             tracing::debug!("attributes of files in a directory are not stored: {errno}");
             return access.storage.check_writable();

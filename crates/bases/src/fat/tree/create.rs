@@ -171,7 +171,7 @@ impl Inode {
         let mut entry = Entry::new(ShortName::DOT, EntryAttributes::default());
         metadata.store(&mut entry, &self.volume.options);
         entry.set_first_cluster(self.volume.storage.geometry().width(), cluster);
-        entry.size = if new.kind == FileKind::Directory { 0 } else { size as u32 };
+        entry.size = size as u32;
         let prepared = state.contents()?.prepare(&units, entry)?;
         let slot = self.insert(state, &prepared, &metadata)?;
         let link = Link { parent: self.to_arc(), slot, cluster };
@@ -250,7 +250,8 @@ impl Inode {
             return Err(errno);
         }
         let number = self.volume.new_number_of_cluster(cluster);
-        Ok(Unnamed { metadata, chain, size: data.len() as u64, number })
+        let size = if new.kind == FileKind::Directory { 0 } else { data.len() as u64 };
+        Ok(Unnamed { metadata, chain, size, number })
     }
 
     /// Writes the first data of an object; a directory is zero after it.

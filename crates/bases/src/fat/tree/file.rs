@@ -134,7 +134,10 @@ impl Inode {
             }
             (state.metadata.times.atime, metadata.times.atime)
         };
-        if old != new && self.volume.check_writable().is_ok() {
+        if self.is_root() && !self.volume.has_sidecars {
+            // The disk has no place for it.
+            self.write().metadata.times.atime = new;
+        } else if old != new && self.volume.check_writable().is_ok() {
             // Reading succeeds, whether its time is stored or not.
             let _ = self.volume.change(|_| {
                 let mut state = self.write();

@@ -66,6 +66,7 @@ impl Inode {
         let Some(link) = self.set_link(state, None) else { return };
         self.forget_entry(&link);
         state.is_dirty = false;
+        self.volume.stamps.retire(state.metadata.created, self.volume.options.time_offset_minutes);
         state.metadata.times.changed();
         // The clusters of the records of a directory.
         let sidecar = self.lock_sidecar().take();

@@ -7,6 +7,7 @@ use vnode::{Caller, Device, Errno, FileKind, InodeNumber, Name, RenameMode, Resu
 use crate::fat::directory::contents::PreparedEntry;
 use crate::fat::format::{Entry, FatWidth};
 use crate::fat::sidecar::store::{Owner, identity};
+use crate::unix::permissions;
 use crate::unix::renames::{self, Nesting, Rename, Target};
 
 use super::changing::Change;
@@ -138,6 +139,9 @@ impl Inode {
             return Err(Errno::ENOTDIR);
         }
         let mut parents = LockedParents::lock((self, name), (to, to_name), mode)?;
+        for directory in [&*parents.from, parents.to()] {
+            permissions::check(&directory.metadata.protection, caller, permissions::SEARCH)?;
+        }
         let from_slot = self.find_slot(&parents.from, caller, name)?;
         let found = match to.find_slot(parents.to(), caller, to_name) {
             Err(Errno::ENOENT) => None,

@@ -87,7 +87,7 @@ impl Volume<Inode> {
             state::mark(&self.storage, clusters.table(), is_dirty)?;
             clusters.table().take_changes().0
         };
-        self.write_table(sync, &changes, false)?;
+        self.write_table(sync, &changes, (true, false))?;
         self.storage.flush()?;
         sync.is_marked = is_dirty;
         Ok(())
@@ -119,7 +119,8 @@ impl Volume<Inode> {
             // A cluster of a directory is zero before it belongs to it.
             storage.flush()?;
         }
-        self.write_table(sync, &snapshot.table, snapshot.has_split_entry)?;
+        let is_mirrored = self.options.mirror == MirrorMode::Always;
+        self.write_table(sync, &snapshot.table, (is_mirrored, snapshot.has_split_entry))?;
         storage.flush()?;
         match (&snapshot.blocks[..], &mut sync.journal) {
             ([], _) => Ok(()),
@@ -134,9 +135,13 @@ impl Volume<Inode> {
         }
     }
 
-    /// Writes changed blocks of the table to the first copy, and to the others unless they are written when the volume is unmounted.
-    fn write_table(&self, sync: &mut SyncState, blocks: &[ChangedBlock], has_split_entry: bool) -> Result<()> {
-        let is_mirrored = self.options.mirror == MirrorMode::Always;
+    /// Writes changed blocks of the table to the first copy, and if `is_mirrored` to the others.
+    fn write_table(
+        &self,
+        sync: &mut SyncState,
+        blocks: &[ChangedBlock],
+        (is_mirrored, has_split_entry): (bool, bool),
+    ) -> Result<()> {
         for (index, table) in self.storage.geometry().used_fats().enumerate() {
             if index > 0 && !is_mirrored {
                 break;
