@@ -80,6 +80,11 @@ impl Contents {
         contents
     }
 
+    /// Returns the contents of a directory that was removed.
+    pub(crate) fn removed(rules: NameRules) -> Self {
+        Self::new(Vec::new(), Extents::default(), rules)
+    }
+
     /// Returns the memory that the contents take, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.slots.memory() + self.index.memory() + self.entries.len() as u64 * ENTRY_MEMORY

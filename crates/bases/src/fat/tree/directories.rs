@@ -58,16 +58,13 @@ impl Inode {
     /// Loads the contents of a directory, and its sidecar, unless they are in memory. The caller holds the state locked.
     ///
     /// # Errors
-    /// `ENOTDIR`; `ENOENT` for a removed directory; `EIO`, `ENOMEM`.
+    /// `ENOTDIR`, `EIO`, `ENOMEM`.
     pub(crate) fn load(&self, state: &mut State) -> Result<()> {
         if self.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
         if state.contents.is_some() {
             return Ok(());
-        }
-        if state.is_unlinked(self) {
-            return Err(Errno::ENOENT);
         }
         let contents = Contents::read(&self.volume.storage, self.extents()?, self.volume.rules)?;
         let sidecar = match self.find_sidecar(&contents) {
@@ -207,12 +204,13 @@ impl Inode {
     fn grow(&self, state: &mut State) -> Result<()> {
         let storage = &self.volume.storage;
         let cluster_size = u64::from(storage.geometry().cluster_size());
-        let (cluster, length) = {
+        let (last, cluster, length) = {
             let mut chain = self.lock_chain();
             let mut clusters = self.volume.lock_clusters();
-            let length = chain.known_length().ok_or(Errno::EIO)?;
+            let length = chain.known_length().filter(|&length| length > 0).ok_or(Errno::EIO)?;
+            let last = chain.find(clusters.table(), storage, length - 1, 1)?.cluster;
             let extended = chain.extend(&mut clusters, storage, (length, length + 1), Near::Start)?;
-            (chain.find(clusters.table(), storage, extended - 1, 1)?.cluster, length)
+            (last, chain.find(clusters.table(), storage, extended - 1, 1)?.cluster, length)
         };
         let offset = storage.geometry().cluster_offset(cluster).ok_or(Errno::EIO)?;
         let zeroed = self.volume.access().zero(
@@ -224,7 +222,7 @@ impl Inode {
             self.lock_chain().cut(&mut self.volume.lock_clusters(), storage, length)?;
             return Err(errno);
         }
-        self.volume.lock_pending().has_grown_directory = true;
+        self.volume.lock_pending().grown.push(last);
         state.contents_mut()?.grow(offset, cluster_size);
         self.volume.loaded_bytes.fetch_add(cluster_size, Ordering::Relaxed);
         Ok(())
@@ -262,6 +260,9 @@ impl Volume<Inode> {
 /// Forgets the contents of a directory, unless they are in use or differ from the disk. Returns whether they are not in memory.
 fn forget(inode: &Inode) -> bool {
     let Some(mut state) = inode.try_write() else { return false };
+    if state.is_unlinked(inode) {
+        return true;
+    }
     let mut sidecar = inode.lock_sidecar();
     let is_dirty = state.is_being_written
         || state.contents.as_ref().is_some_and(Contents::is_dirty)

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use vnode::profile::Part;
-use vnode::{Caller, Cookie, DirectoryEntry, Errno, FileKind, InodeNumber, Name, OpenDirectory, Result};
+use vnode::{Caller, Cookie, DirectoryEntry, FileKind, InodeNumber, Name, OpenDirectory, Result};
 
 use crate::fat::sidecar::store::Owner;
 
@@ -41,12 +41,7 @@ impl OpenDirectory for FatDirectory {
         self.inode.update_access_time();
         let mut slot = first_slot_after(cookie);
         loop {
-            let batch = match self.inode.read_loaded() {
-                Ok(state) => self.inode.batch_from(&state, slot)?,
-                // The directory was removed.
-                Err(Errno::ENOENT) => return Ok(()),
-                Err(errno) => return Err(errno),
-            };
+            let batch = self.inode.batch_from(&*self.inode.read_loaded()?, slot)?;
             for listed in &batch {
                 let entry = DirectoryEntry {
                     name: Name::new(&listed.name)?,

@@ -26,8 +26,8 @@ pub(crate) struct Pending<I> {
     pub(crate) blocks: usize,
     /// Number of operations that are making changes.
     pub(crate) operations: usize,
-    /// A directory has got more clusters, which must be zero on the disk before they belong to it.
-    pub(crate) has_grown_directory: bool,
+    /// Clusters that were the last ones of directories before these got more.
+    pub(crate) grown: Vec<u32>,
 }
 
 impl<I> Default for Pending<I> {
@@ -39,7 +39,7 @@ impl<I> Default for Pending<I> {
             frees: Vec::new(),
             blocks: 0,
             operations: 0,
-            has_grown_directory: false,
+            grown: Vec::new(),
         }
     }
 }

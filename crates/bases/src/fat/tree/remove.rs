@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use vnode::{Caller, Errno, Name, Result};
+use vnode::{Caller, Errno, FileKind, Name, Result};
 
+use crate::fat::directory::contents::Contents;
 use crate::fat::sidecar::store::identity;
 use crate::unix::permissions;
 
@@ -74,6 +75,9 @@ impl Inode {
             self.volume.free_later(sidecar.file().0, u32::MAX);
         }
         self.drop_contents(state, sidecar.map_or(0, |sidecar| sidecar.memory()));
+        if self.kind == FileKind::Directory {
+            state.contents = Some(Contents::removed(self.volume.rules));
+        }
         let forgotten = {
             let mut pending = self.volume.lock_pending();
             let inode = pending.inodes.remove(&self.number);

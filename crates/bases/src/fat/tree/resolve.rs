@@ -113,7 +113,7 @@ impl Inode {
     /// Looks for an object in this directory, and adds the directories in it to those that are open.
     fn search_here(&self, parts: &HandleParts, open: &mut Vec<Arc<Inode>>) -> Result<Option<Arc<Inode>>> {
         let state = match self.read_loaded() {
-            Err(Errno::ENOENT | Errno::EIO) => return Ok(None),
+            Err(Errno::EIO) => return Ok(None),
             result => result?,
         };
         let contents = state.contents()?;

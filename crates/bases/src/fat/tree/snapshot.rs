@@ -22,8 +22,8 @@ pub(crate) struct Snapshot {
     pub(crate) has_split_entry: bool,
     /// Changed blocks of directories.
     pub(crate) blocks: Vec<BlockWrite>,
-    /// A directory has got more clusters.
-    pub(crate) has_grown_directory: bool,
+    /// Clusters that were the last ones of directories before these got more.
+    pub(crate) grown: Vec<u32>,
     /// The directories of the blocks.
     pub(crate) directories: Vec<Arc<Inode>>,
     /// Chains that nothing refers to once the blocks are stable.
@@ -45,8 +45,7 @@ impl Volume<Inode> {
             let operations = pending.operations;
             std::mem::replace(&mut *pending, Pending { operations, ..Pending::default() })
         };
-        let mut snapshot =
-            Snapshot { has_grown_directory: taken.has_grown_directory, frees: taken.frees, ..Snapshot::default() };
+        let mut snapshot = Snapshot { grown: taken.grown, frees: taken.frees, ..Snapshot::default() };
         let mut directories = taken.directories;
         for inode in taken.inodes.values() {
             inode.store(&mut directories)?;

@@ -13,6 +13,7 @@ use crate::fat::journal::format::BLOCK_SIZE;
 use crate::fat::journal::{BlockWrite, write_in_place};
 use crate::fat::options::MirrorMode;
 use crate::fat::volume::chain::{Chain, free_chain};
+use crate::fat::volume::growth;
 use crate::fat::volume::pages::ChangedBlock;
 use crate::fat::volume::state;
 
@@ -115,13 +116,15 @@ impl Volume<Inode> {
 
     fn write_snapshot(&self, sync: &mut SyncState, snapshot: &Snapshot) -> Result<()> {
         let storage = &self.storage;
-        if snapshot.has_grown_directory {
-            // A cluster of a directory is zero before it belongs to it.
+        let is_mirrored = self.options.mirror == MirrorMode::Always;
+        let (early, late) = growth::split(storage.geometry().width(), &snapshot.table, &snapshot.grown);
+        self.write_table(sync, &early, (is_mirrored, snapshot.has_split_entry))?;
+        storage.flush()?;
+        if !late.is_empty() {
+            // A new cluster of a directory, which nothing but its link makes a part of it, is zero and not free on the disk.
+            self.write_table(sync, &late, (is_mirrored, snapshot.has_split_entry))?;
             storage.flush()?;
         }
-        let is_mirrored = self.options.mirror == MirrorMode::Always;
-        self.write_table(sync, &snapshot.table, (is_mirrored, snapshot.has_split_entry))?;
-        storage.flush()?;
         match (&snapshot.blocks[..], &mut sync.journal) {
             ([], _) => Ok(()),
             (blocks @ [_, _, ..], Some(journal)) => {

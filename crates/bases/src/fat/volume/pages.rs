@@ -25,6 +25,7 @@ struct Page {
 }
 
 /// A changed block of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedBlock {
     /// Offset in the table in bytes.
     pub(crate) offset: u64,
