@@ -26,14 +26,14 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Returns the metadata of a new object.
+    /// Returns the metadata of an object that is created now, whose entry has the time `created`.
     pub(crate) fn new(protection: Protection, device: Device, created: Timestamp, options: &Options) -> Self {
         let is_directory = protection.kind == FileKind::Directory;
         let attributes = if is_directory { EntryAttributes::DIRECTORY } else { EntryAttributes::ARCHIVE };
         Self {
             protection,
             device,
-            times: Times { btime: created, ..Times::now() },
+            times: Times::now(),
             extended_attributes: ExtendedAttributes::default(),
             attributes,
             created: DosDateTime::encode(created, options.time_offset_minutes),
