@@ -18,6 +18,9 @@ const STEPS: usize = 120;
 /// How many power failures are tried of each recording.
 const FAILURES: usize = 120;
 
+/// How often a volume is repaired by fsck.fat, in failures.
+const REPAIRED: usize = 12;
+
 /// What a file has: its contents, and with sidecars its mode.
 type File = (Vec<u8>, Option<u32>);
 
@@ -67,7 +70,8 @@ fn run(kind: Kind, options: Options) {
     for failure in 0..FAILURES {
         let count = random.usize(0..=recording.device.event_count());
         let image = fail(&recording.device, count, &mut random);
-        check(&recording, count, Arc::new(image), &format!("CRASH_SEED={seed}, failure {failure} at event {count}"));
+        let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
+        check(&recording, count, Arc::new(image), &context, failure % REPAIRED == 0);
     }
 }
 
@@ -123,7 +127,19 @@ fn change(root: &VnodeRef, directories: &[&str], now: &mut Expected, has_modes: 
     let path = |text: &str| if directory.is_empty() { text.to_owned() } else { format!("{directory}/{text}") };
     let existing: Vec<String> = now.files.keys().cloned().collect();
     let some = (!existing.is_empty()).then(|| existing[random.usize(0..existing.len())].clone());
-    match (random.u8(0..8), some) {
+    match (random.u8(0..9), some) {
+        (8, Some(old)) => {
+            // A file that was there is replaced by one that was not.
+            let (directory, last) = split(&old);
+            let directory = find_directory(root, directory);
+            let contents = vec![random.u8(1..); random.usize(0..20_000)];
+            put(&directory, "temporary", &contents).unwrap();
+            directory.mkdir(&superuser(), name("also temporary"), 0o755).unwrap();
+            directory.rename(&superuser(), name("temporary"), &directory, name(last), RenameMode::Replace).unwrap();
+            directory.rmdir(&superuser(), name("also temporary")).unwrap();
+            now.files.insert(old.clone(), (contents, has_modes.then_some(0o644)));
+            touch(now, &old);
+        }
         (0..=2, _) | (_, None) => {
             let length = [0, 10, 3000, 40_000][random.usize(0..4)];
             let (text, contents) = (format!("a new file of step {step}.txt"), vec![random.u8(1..); length]);
@@ -191,28 +207,38 @@ fn find_directory(root: &VnodeRef, path: &str) -> VnodeRef {
     if path.is_empty() { root.clone() } else { find(root, path).unwrap().vnode }
 }
 
-/// Mounts what a power failure after `count` events left, and compares it with what was synchronized before.
-fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context: &str) {
-    let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { return };
-    let file_system = image::mount(&image, recording.options.clone());
-    let root = file_system.root();
-    let found = |path: &str| -> Option<File> {
-        let contents = get(&root, path).ok()?;
-        let mode = find(&root, path).ok()?.attributes.mode;
-        let has_modes = recording.options == with_sidecars();
-        Some((contents, has_modes.then_some(mode)))
-    };
+/// Checks that all files are as they were synchronized, under one of their names.
+fn assert_files(expected: &Expected, found: &dyn Fn(&str) -> Option<File>, context: &str) {
     for (path, file) in &expected.files {
         let is_there = |path: &str| found(path).as_ref() == Some(file);
+        let shown = |file: Option<File>| file.map(|(contents, mode)| (contents.len(), contents.first().copied(), mode));
+        let context = format!("{context}: {:?}", shown(Some(file.clone())));
         match expected.renamed.get(path) {
             _ if expected.touched.contains(path) => {}
             Some(new) => {
                 let places = (is_there(path), is_there(new));
-                assert!(places.0 != places.1, "{context}: {path} renamed to {new}: {places:?}");
+                let instead = [shown(found(path)), shown(found(new))];
+                assert!(places.0 != places.1, "{context}: {path} renamed to {new}: {instead:?}");
             }
-            None => assert!(is_there(path), "{context}: {path} is not as it was synchronized"),
+            None => assert!(is_there(path), "{context}: {path}: {:?}", shown(found(path))),
         }
     }
+}
+
+/// Returns the file at a path.
+fn find_file(root: &VnodeRef, path: &str, has_modes: bool) -> Option<File> {
+    let mode = find(root, path).ok()?.attributes.mode;
+    Some((get(root, path).ok()?, has_modes.then_some(mode)))
+}
+
+/// Mounts what a power failure after `count` events left, and compares it with what was synchronized before.
+fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context: &str, is_repaired: bool) {
+    let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { return };
+    let file_system = image::mount(&image, recording.options.clone());
+    let root = file_system.root();
+    let has_modes = recording.options == with_sidecars();
+    let found = |path: &str| find_file(&root, path, has_modes);
+    assert_files(expected, &found, context);
     // The volume can be used, and what is written now is there afterwards.
     put(&root, "after the power failure", &[1; 20_000]).unwrap_or_else(|errno| panic!("{context}: {errno}"));
     let listed = names(&root);
@@ -220,4 +246,14 @@ fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context:
     let file_system = image::mount(&image, recording.options.clone());
     assert_eq!(names(&file_system.root()), listed, "{context}");
     assert_eq!(get(&file_system.root(), "after the power failure").unwrap(), [1; 20_000], "{context}");
+    if !is_repaired {
+        return;
+    }
+    // What fsck.fat takes away belongs to nobody.
+    drop(file_system);
+    let repaired = Arc::new(image::repair(&image));
+    image::check(&repaired);
+    let file_system = image::mount(&repaired, recording.options.clone());
+    let root = file_system.root();
+    assert_files(expected, &|path| find_file(&root, path, has_modes), &format!("{context}, repaired"));
 }

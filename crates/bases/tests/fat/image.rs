@@ -52,6 +52,14 @@ pub(crate) fn examine(device: &MemoryDevice) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns a device after fsck.fat has repaired it.
+pub(crate) fn repair(device: &MemoryDevice) -> MemoryDevice {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), device.contents()).unwrap();
+    Command::new("fsck.fat").arg("-a").arg(file.path()).output().unwrap();
+    MemoryDevice::from_bytes(&std::fs::read(file.path()).unwrap())
+}
+
 /// Mounts a device.
 pub(crate) fn mount(device: &Arc<MemoryDevice>, options: Options) -> FatFileSystem {
     let device: DeviceRef = device.clone();

@@ -9,3 +9,4 @@ mod model;
 mod operation;
 #[path = "../model/side.rs"]
 mod side;
+mod stress;

@@ -17,6 +17,10 @@ impl FieldWriter {
         self.0.extend(value.to_le_bytes());
     }
 
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.0.extend(value.to_le_bytes());
+    }
+
     pub(crate) fn i64(&mut self, value: i64) {
         self.0.extend(value.to_le_bytes());
     }
@@ -42,6 +46,10 @@ impl<'a> FieldReader<'a> {
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
     }
 
     pub(crate) fn i64(&mut self) -> Option<i64> {

@@ -32,8 +32,8 @@ pub(crate) fn frame(item: &LogItem) -> Vec<u8> {
     bytes
 }
 
-/// Returns the items of a log in order, and the offset after the last one; `None` if it is no log.
-pub(crate) fn parse(log: &[u8]) -> Option<(Vec<LogItem>, u64)> {
+/// Returns the items of a log in order with their offsets, and the offset after the last one; `None` if it is no log.
+pub(crate) fn parse(log: &[u8]) -> Option<(Vec<(u64, LogItem)>, u64)> {
     if !log.starts_with(&HEADER) {
         return None;
     }
@@ -43,7 +43,7 @@ pub(crate) fn parse(log: &[u8]) -> Option<(Vec<LogItem>, u64)> {
     while at + FRAME_SIZE <= log.len() {
         match item_at(log, at) {
             Some((item, length)) => {
-                items.extend(item);
+                items.extend(item.map(|item| (at as u64, item)));
                 at += length;
                 end = at;
             }
@@ -73,7 +73,11 @@ mod tests {
 
     fn item(number: u16) -> LogItem {
         let name = vec![number; usize::from(number)];
-        LogItem::Removal(Identity { name, created: DosDateTime::default(), cluster: number.into() })
+        LogItem::Removal(Identity { name, created: DosDateTime::default(), cluster: number.into() }, 0)
+    }
+
+    fn items(log: &[u8]) -> Vec<LogItem> {
+        parse(log).unwrap().0.into_iter().map(|(_, item)| item).collect()
     }
 
     fn log(numbers: &[u16]) -> Vec<u8> {
@@ -83,8 +87,9 @@ mod tests {
 
     #[test]
     fn items_are_found_in_order() {
-        let (items, end) = parse(&log(&[100, 101, 150])).unwrap();
-        assert_eq!(items, [item(100), item(101), item(150)]);
+        let (found, end) = parse(&log(&[100, 101, 150])).unwrap();
+        assert_eq!(items(&log(&[100, 101, 150])), [item(100), item(101), item(150)]);
+        assert_eq!((found[0].0, found[1].0), (16, 16 + frame(&item(100)).len() as u64));
         assert_eq!(end as usize, log(&[100, 101, 150]).len() - 100);
         assert_eq!(parse(&log(&[])), Some((vec![], 16)));
         assert_eq!(parse(&[0; 100]), None);
@@ -95,8 +100,8 @@ mod tests {
         let mut log = log(&[100, 101, 150]);
         let second = HEADER.len() + frame(&item(100)).len();
         log[second + 40] ^= 1;
-        assert_eq!(parse(&log).unwrap().0, [item(100), item(150)]);
+        assert_eq!(items(&log), [item(100), item(150)]);
         log[second + 4..second + 8].fill(0xFF);
-        assert_eq!(parse(&log).unwrap().0, [item(100), item(150)]);
+        assert_eq!(items(&log), [item(100), item(150)]);
     }
 }

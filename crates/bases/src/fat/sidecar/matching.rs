@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::fat::format::{DosDateTime, upcased};
+use crate::fat::format::upcased;
 
 use super::record::{Identity, LogItem, Record};
 
@@ -15,43 +15,35 @@ pub(crate) struct MatchedRecords {
     pub(crate) orphans: Vec<Identity>,
 }
 
-/// A record that counts, and its position among all items.
+/// A record that may count, and its offset in the log.
 struct Candidate {
-    position: usize,
+    offset: u64,
     identity: Identity,
     record: Box<Record>,
 }
 
-/// Returns the records of the entries of a directory, given by slot and identity.
-pub(crate) fn match_records(items: Vec<LogItem>, entries: &[(u32, Identity)]) -> MatchedRecords {
-    let mut candidates = last_records(items);
+/// Records by name in upper case, those of one name in the order of the log.
+type Candidates = HashMap<Vec<u16>, Vec<Candidate>>;
+
+/// Returns the records of the entries of a directory, given by slot and identity, from the items of its log and their offsets.
+pub(crate) fn match_records(items: Vec<(u64, LogItem)>, entries: &[(u32, Identity)]) -> MatchedRecords {
+    let mut candidates = remaining(items);
     let mut matched = MatchedRecords::default();
-    if let Some(own) = candidates.remove(&Vec::new()) {
-        matched.own = own.into_values().max_by_key(|candidate| candidate.position).map(|candidate| candidate.record);
-    }
+    let own = candidates.remove(&Vec::new()).and_then(|mut own| own.pop());
+    matched.own = own.map(|candidate| candidate.record);
     let mut unmatched = Vec::new();
     for (slot, identity) in entries {
-        let by_name = candidates.remove(&upcased(&identity.name));
-        let best = by_name.and_then(|mut by_time| {
-            let exact = by_time.remove(&key(identity.created));
-            exact.or_else(|| by_time.into_values().max_by_key(|candidate| candidate.position))
-        });
-        match best {
+        match candidates.remove(&upcased(&identity.name)).and_then(|named| best(named, identity)) {
             Some(candidate) => drop(matched.by_slot.insert(*slot, candidate.record)),
             None => unmatched.push((*slot, identity)),
         }
     }
     let mut renamed: HashMap<u32, Candidate> = HashMap::new();
-    for candidate in candidates.into_values().flat_map(HashMap::into_values) {
+    for candidate in candidates.into_values().flatten() {
         let cluster = candidate.identity.cluster;
-        let is_last = renamed.get(&cluster).is_none_or(|other| other.position < candidate.position);
-        if cluster != 0 && is_last {
-            if let Some(before) = renamed.insert(cluster, candidate) {
-                matched.orphans.push(before.identity);
-            }
-        } else {
-            matched.orphans.push(candidate.identity);
-        }
+        let is_last = renamed.get(&cluster).is_none_or(|other| other.offset < candidate.offset);
+        let left = if cluster != 0 && is_last { renamed.insert(cluster, candidate) } else { Some(candidate) };
+        matched.orphans.extend(left.map(|candidate| candidate.identity));
     }
     for (slot, identity) in unmatched {
         if let Some(candidate) = renamed.remove(&identity.cluster) {
@@ -62,29 +54,38 @@ pub(crate) fn match_records(items: Vec<LogItem>, entries: &[(u32, Identity)]) ->
     matched
 }
 
-type ByTime = HashMap<(u16, u16, u8), Candidate>;
+/// Returns the record of an object among those with its name: the last one of its creation and first cluster, otherwise of its creation,
+/// otherwise of all.
+fn best(mut named: Vec<Candidate>, identity: &Identity) -> Option<Candidate> {
+    let same_time = |candidate: &Candidate| candidate.identity.created == identity.created;
+    let exact =
+        named.iter().rposition(|candidate| same_time(candidate) && candidate.identity.cluster == identity.cluster);
+    let position = exact.or_else(|| named.iter().rposition(same_time)).or(named.len().checked_sub(1))?;
+    Some(named.swap_remove(position))
+}
 
-/// Returns the last record of each object that was not removed, by name in upper case and time of creation.
-fn last_records(items: Vec<LogItem>) -> HashMap<Vec<u16>, ByTime> {
-    let mut records: HashMap<Vec<u16>, ByTime> = HashMap::new();
-    for (position, item) in items.into_iter().enumerate() {
+/// Returns the records of objects that were not removed; of those of one object only the last.
+fn remaining(items: Vec<(u64, LogItem)>) -> Candidates {
+    let mut records = Candidates::new();
+    for (offset, item) in items {
         match item {
             LogItem::Attributes(identity, record) => {
-                let by_time = records.entry(upcased(&identity.name)).or_default();
-                by_time.insert(key(identity.created), Candidate { position, identity, record });
+                let named = records.entry(upcased(&identity.name)).or_default();
+                let is_same = |other: &Candidate| {
+                    other.identity.created == identity.created && other.identity.cluster == identity.cluster
+                };
+                named.retain(|other| !is_same(other));
+                named.push(Candidate { offset, identity, record });
             }
-            LogItem::Removal(identity) => {
-                if let Some(by_time) = records.get_mut(&upcased(&identity.name)) {
-                    by_time.remove(&key(identity.created));
+            LogItem::Removal(identity, end) => {
+                if let Some(named) = records.get_mut(&upcased(&identity.name)) {
+                    named.retain(|other| other.identity.created != identity.created || other.offset >= end);
                 }
             }
         }
     }
+    records.retain(|_, named| !named.is_empty());
     records
-}
-
-fn key(created: DosDateTime) -> (u16, u16, u8) {
-    (created.date, created.time, created.hundredths)
 }
 
 #[cfg(test)]
@@ -92,6 +93,7 @@ mod tests {
     use vnode::{Device, FileKind};
 
     use super::*;
+    use crate::fat::format::DosDateTime;
     use crate::fat::sidecar::extended_attributes::ExtendedAttributes;
     use crate::fat::sidecar::record::EntryState;
     use crate::unix::protection::Protection;
@@ -117,7 +119,7 @@ mod tests {
 
     fn owners(items: Vec<LogItem>, entries: &[Identity]) -> (Vec<Option<u32>>, usize) {
         let entries: Vec<(u32, Identity)> = (0..).zip(entries.iter().cloned()).collect();
-        let matched = match_records(items, &entries);
+        let matched = match_records((0..).zip(items).collect(), &entries);
         let owner = |(slot, _): &(u32, Identity)| matched.by_slot.get(slot).map(|record| record.protection.uid);
         (entries.iter().map(owner).collect(), matched.orphans.len())
     }
@@ -128,7 +130,7 @@ mod tests {
             attributes(identity("a", 1, 5), 1),
             attributes(identity("A", 1, 5), 2),
             attributes(identity("b", 1, 6), 3),
-            LogItem::Removal(identity("b", 1, 6)),
+            LogItem::Removal(identity("b", 1, 6), 3),
         ];
         assert_eq!(owners(items, &[identity("a", 1, 5), identity("b", 1, 6)]), (vec![Some(2), None], 0));
     }
@@ -140,8 +142,19 @@ mod tests {
         assert_eq!(owners(items(), &[identity("a", 2, 6)]).0, [Some(2)]);
         assert_eq!(owners(items(), &[identity("a", 3, 7)]).0, [Some(2)], "replaced by others");
         let mut removed = items();
-        removed.push(LogItem::Removal(identity("a", 2, 6)));
+        removed.push(LogItem::Removal(identity("a", 2, 6), 2));
         assert_eq!(owners(removed, &[identity("a", 3, 7)]).0, [Some(1)]);
+    }
+
+    #[test]
+    fn removals_concern_only_what_was_there_before() {
+        let items = vec![
+            attributes(identity("a", 1, 5), 1),
+            attributes(identity("a", 1, 6), 2),
+            LogItem::Removal(identity("a", 1, 5), 1),
+        ];
+        assert_eq!(owners(items.clone(), &[identity("a", 1, 6)]).0, [Some(2)]);
+        assert_eq!(owners(items[..2].to_vec(), &[identity("a", 1, 5)]).0, [Some(1)], "the entry is the old one");
     }
 
     #[test]

@@ -47,8 +47,8 @@ pub(crate) struct Record {
 pub(crate) enum LogItem {
     /// The object has these attributes from here on.
     Attributes(Identity, Box<Record>),
-    /// The object is gone.
-    Removal(Identity),
+    /// The object is gone. Records from this offset in the log on are of another one, whatever they say.
+    Removal(Identity, u64),
 }
 
 impl Record {
@@ -72,9 +72,10 @@ impl LogItem {
                 encode_identity(&mut writer, identity);
                 encode_record(&mut writer, record);
             }
-            Self::Removal(identity) => {
+            Self::Removal(identity, end) => {
                 writer.u8(REMOVAL);
                 encode_identity(&mut writer, identity);
+                writer.u64(*end);
             }
         }
         writer.0
@@ -87,7 +88,7 @@ impl LogItem {
         let identity = decode_identity(&mut reader)?;
         match tag {
             ATTRIBUTES => Some(Self::Attributes(identity, Box::new(decode_record(&mut reader)?))),
-            REMOVAL => Some(Self::Removal(identity)),
+            REMOVAL => Some(Self::Removal(identity, reader.u64()?)),
             _ => None,
         }
     }
@@ -196,7 +197,8 @@ mod tests {
     fn items_survive_encoding() {
         let name = "漢字 x".encode_utf16().chain([0xD800]).collect();
         let identity = Identity { name, created: DosDateTime { date: 7, time: 8, hundredths: 9 }, cluster: 10 };
-        let items = [LogItem::Attributes(identity.clone(), Box::new(record())), LogItem::Removal(identity.clone())];
+        let items =
+            [LogItem::Attributes(identity.clone(), Box::new(record())), LogItem::Removal(identity.clone(), 1 << 40)];
         for item in items {
             let bytes = item.encode();
             assert!(bytes.len() as u64 <= record().encoded_size(identity.name.len()));

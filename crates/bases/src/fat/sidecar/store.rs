@@ -50,12 +50,12 @@ pub(crate) struct Sidecar {
     records: HashMap<Owner, Box<Record>>,
     /// Records that the log lacks.
     dirty: BTreeSet<Owner>,
-    /// Removed objects whose entries the disk still has.
-    removed: Vec<Identity>,
+    /// Removed objects whose entries the disk still has, and the length of the log when they were removed.
+    removed: Vec<(Identity, u64)>,
     /// Removed objects whose records may be removed.
-    due: Vec<Identity>,
+    due: Vec<(Identity, u64)>,
     /// Objects that the log has and the directory has not. Their records are removed together with other changes.
-    orphans: Vec<Identity>,
+    orphans: Vec<(Identity, u64)>,
 }
 
 /// Result of [`Sidecar::flush`].
@@ -99,7 +99,7 @@ impl Sidecar {
             dirty: BTreeSet::new(),
             removed: Vec::new(),
             due: Vec::new(),
-            orphans: matched.orphans,
+            orphans: matched.orphans.into_iter().map(|identity| (identity, length)).collect(),
         })
     }
 
@@ -182,7 +182,7 @@ impl Sidecar {
         let owner = Owner::Slot(slot);
         self.dirty.remove(&owner);
         let record = self.records.remove(&owner)?;
-        self.removed.extend(identity);
+        self.removed.extend(identity.map(|identity| (identity, self.length)));
         Some(record)
     }
 
@@ -201,7 +201,7 @@ impl Sidecar {
         }
         self.due.append(&mut self.removed);
         flushed.has_more = !self.due.is_empty();
-        let due: u64 = self.due.iter().map(|identity| 64 + 3 * identity.name.len() as u64).sum();
+        let due: u64 = self.due.iter().map(|(identity, _)| 64 + 3 * identity.name.len() as u64).sum();
         self.reserved = due;
         Ok(flushed)
     }
@@ -209,13 +209,8 @@ impl Sidecar {
     fn append(&mut self, access: DataAccess<'_>, contents: &Contents) -> Result<()> {
         let mut bytes = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
         bytes.extend(self.dirty.iter().flat_map(|&owner| self.frame_of(access, contents, owner)));
-        // The name and the time may be those of an object that is there again: its record counts.
-        let is_gone = |identity: &&Identity| {
-            let entry = contents.find(&identity.name).and_then(|slot| contents.entry(slot));
-            entry.is_none_or(|entry| entry.created != identity.created)
-        };
-        let gone = self.due.iter().filter(is_gone).cloned();
-        bytes.extend(gone.flat_map(|identity| frame(&LogItem::Removal(identity))));
+        let due = self.due.iter().cloned();
+        bytes.extend(due.flat_map(|(identity, end)| frame(&LogItem::Removal(identity, end))));
         if let Err(errno) = self.grow(access, self.length + bytes.len() as u64) {
             tracing::debug!("attributes of files in a directory are not stored: {errno}");
             return access.storage.check_writable();
@@ -248,6 +243,7 @@ impl Sidecar {
         (self.chain, self.allocated, self.length) = (chain, allocated, length);
         self.dirty.clear();
         self.due.clear();
+        self.removed.clear();
         self.checked_at = 2 * length;
         Ok(Some(old))
     }
