@@ -135,16 +135,16 @@ fn record_location(
     }
 }
 
-/// An object with a live vnode that is about to lose a name, perhaps its last: opened beforehand, so that the vnode stays
-/// usable afterwards. While this is held, callers that find the object gone wait.
+/// An object with a live vnode that is about to lose a name. While this is held, callers that find the object gone wait, and
+/// so do removals of its other names: which of them is the last is certain.
 struct Victim<'a> {
-    node: Arc<Node>,
-    object: OwnedFd,
+    /// The vnode and its object, opened beforehand so that the vnode stays usable afterwards; `None` if it has other names.
+    kept: Option<(Arc<Node>, OwnedFd)>,
     _lock: KeyedGuard<'a, InodeNumber>,
 }
 
 impl<'a> Victim<'a> {
-    /// Returns the object with that name, if it has a live vnode that the removal would make unreachable.
+    /// Returns the object with that name, if it has a live vnode that the removal could make unreachable.
     fn find(
         parent: &'a Node,
         acting: &AssumedCredentials<'_>,
@@ -172,7 +172,7 @@ impl<'a> Victim<'a> {
             nodes.retain(|node| !node.is_identified_by_handle());
         }
         if nodes.is_empty() {
-            return Ok(None);
+            return Ok(Some(Self { kept: None, _lock: lock }));
         }
         // By name and with the caller's credentials: changing those costs more than this check.
         let object = match open(tree, acting, directory, name) {
@@ -183,13 +183,15 @@ impl<'a> Victim<'a> {
         };
         // A vnode of an earlier object with that number cannot be saved any more.
         let node = nodes.into_iter().find(|node| is_object_of_node(node, object.as_fd(), location(parent, name)));
-        Ok(node.map(|node| Self { node, object, _lock: lock }))
+        Ok(node.map(|node| Self { kept: Some((node, object)), _lock: lock }))
     }
 
-    /// Pins the object, whose name has been removed: its vnode keeps it open.
+    /// Pins the object, whose name has been removed, unless it has others: its vnode keeps it open.
     fn pin(self) {
-        self.node.pin(self.object);
-        self.node.record_lost_name();
+        if let Some((node, object)) = self.kept {
+            node.pin(object);
+            node.record_lost_name();
+        }
     }
 }
 

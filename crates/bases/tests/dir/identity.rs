@@ -109,20 +109,34 @@ fn error_once_released<T>(resolve: impl Fn() -> vnode::Result<T>) -> Option<Errn
 }
 
 #[test]
-fn a_file_with_other_names_survives_the_loss_of_one() {
+fn a_file_that_loses_all_its_names_at_once_stays_usable() {
+    const ROUNDS: usize = 200;
     Fixture::each(|fixture| {
         let caller = root();
-        let (file, open) = create_file(&fixture.root, &caller, "a", 0o644, b"x");
-        drop(open);
-        fixture.root.link(&caller, &file, name("b")).unwrap();
-        fixture.root.link(&caller, &file, name("c")).unwrap();
-        std::thread::scope(|scope| {
-            for removed in ["a", "b", "c"] {
-                let root = &fixture.root;
-                scope.spawn(move || root.unlink(&crate::fixture::root(), name(removed)).unwrap());
-            }
-        });
-        assert_eq!(file.getattr(&caller).unwrap().nlink, 0);
+        for _ in 0..ROUNDS {
+            let (file, open) = create_file(&fixture.root, &caller, "a", 0o644, b"x");
+            drop(open);
+            fixture.root.link(&caller, &file, name("b")).unwrap();
+            fixture.root.link(&caller, &file, name("c")).unwrap();
+            create_file(&fixture.root, &caller, "winner", 0o644, b"y");
+            let start = std::sync::Barrier::new(3);
+            std::thread::scope(|scope| {
+                let (root, start) = (&fixture.root, &start);
+                for removed in ["a", "b"] {
+                    scope.spawn(move || {
+                        start.wait();
+                        root.unlink(&crate::fixture::root(), name(removed)).unwrap();
+                    });
+                }
+                scope.spawn(move || {
+                    start.wait();
+                    root.rename(&crate::fixture::root(), name("winner"), root, name("c"), RenameMode::Replace).unwrap();
+                });
+            });
+            assert_eq!(file.getattr(&caller).unwrap().nlink, 0);
+            assert_eq!(content(&file.open(&caller, OpenFlags::READ).unwrap()), b"x");
+            fixture.root.unlink(&caller, name("c")).unwrap();
+        }
     });
 }
 
