@@ -2,6 +2,8 @@
 
 #[cfg(feature = "mem")]
 mod allocator;
+#[cfg(feature = "device")]
+pub mod device;
 #[cfg(feature = "dir")]
 pub mod dir;
 #[cfg(feature = "mem")]

@@ -11,7 +11,7 @@ use crate::options::Uring;
 
 /// Stack thin layers on any file system, and mount the result.
 ///
-/// A stack is written like a shell pipeline, base first: "/srv/data | audit | readonly". A base is a path or kind:location (such as mem:), a layer is a name with options in parentheses: audit(file=/var/log/access.json).
+/// A stack is written like a shell pipeline, base first: "/srv/data | audit | readonly". A base is a path or kind:location (such as mem:), a layer is a name with options in parentheses: audit(file=/var/log/access.json). Some bases have options, too.
 #[derive(Debug, Parser)]
 #[command(name = "plyfs", version, after_long_help = exit::table())]
 pub struct Arguments {
@@ -48,6 +48,8 @@ pub enum Command {
     Explain(Explain),
     /// List the available layers, or the options and control commands of one
     Layers(Layers),
+    /// List the available kinds of bases, or the options of one
+    Bases(Bases),
     /// Work in a stack interactively, without mounting it
     Shell(Shell),
     /// Create, check, explain, test and reload file systems written in the FiST language
@@ -222,6 +224,14 @@ pub struct Explain {
 #[derive(Args, Debug)]
 pub struct Layers {
     /// Show the options and control commands of this layer
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// `plyfs bases`
+#[derive(Args, Debug)]
+pub struct Bases {
+    /// Show the location and the options of this kind of base
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 }

@@ -34,7 +34,7 @@ pub const TABLE: [Row; 15] = [
     row(Exit::Permission, 9, "the user may not do this"),
     row(Exit::Mount, 10, "the mount failed for another reason"),
     row(Exit::NoMount, 11, "there is no such mount"),
-    row(Exit::Busy, 12, "the mount, or a branch, is in use"),
+    row(Exit::Busy, 12, "the mount, a branch, or an image or device is in use"),
     row(Exit::NoAnswer, 13, "the server of the mount does not answer"),
     row(Exit::Died, 14, "the server ended before the mount was usable"),
 ];

@@ -1,10 +1,11 @@
 //! Reads the stack expressions of the command line, and reports their errors.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
-use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
+use stack::{BuildError, BuildProblem, DeviceError, OpenBranch, OpenError};
 use vnode::FileSystemRef;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -79,7 +80,7 @@ impl Expression {
 }
 
 fn directory_branch(path: OsString) -> Spanned<Branch> {
-    let base = Base { kind: None, location: Spanned::new(path, Span::default()) };
+    let base = Base { kind: None, location: Spanned::new(path, Span::default()), arguments: Vec::new() };
     Spanned::new(Branch { tree: BranchTree::Base(base), mode: None }, Span::default())
 }
 
@@ -87,11 +88,17 @@ fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
     for branch in &stack.source {
         match &branch.value.tree {
             BranchTree::Stack(inner) => add_directories(inner, directories),
-            BranchTree::Base(base) if base.kind.as_ref().is_none_or(|kind| kind.value == stack::kinds::DIRECTORY) => {
-                directories.push(PathBuf::from(&base.location.value));
-            }
+            BranchTree::Base(base) if is_directory(base) => directories.push(PathBuf::from(&base.location.value)),
             BranchTree::Base(_) => {}
         }
+    }
+}
+
+/// Returns whether a base is a directory; one that is missing may be.
+fn is_directory(base: &Base) -> bool {
+    match &base.kind {
+        Some(kind) => kind.value == stack::kinds::DIRECTORY,
+        None => fs::metadata(&base.location.value).map_or(true, |metadata| metadata.is_dir()),
     }
 }
 
@@ -103,7 +110,7 @@ fn working_directory() -> Outcome<PathBuf> {
 
 fn failure(error: &BuildError, text: &str) -> Failure {
     let exit = match &error.problem {
-        BuildProblem::Option(option) if option.is_in_use() => Exit::Busy,
+        _ if error.is_in_use() => Exit::Busy,
         BuildProblem::Option(option) if option.is_failed_branch() => Exit::Stack,
         BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
         BuildProblem::UnknownBase { .. }
@@ -113,16 +120,20 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         | BuildProblem::FanOut { .. }
         | BuildProblem::Option(_)
         | BuildProblem::NotUtf8 { .. }
+        | BuildProblem::NoBaseOptions { .. }
         | BuildProblem::Location(_) => Exit::Unknown,
-        BuildProblem::Directory(OpenError::NoPermission(_)) => Exit::Permission,
-        BuildProblem::Directory(_) => Exit::Stack,
+        BuildProblem::Directory(OpenError::NoPermission(_)) | BuildProblem::Device(DeviceError::NoPermission(_)) => {
+            Exit::Permission
+        }
+        BuildProblem::Directory(_)
+        | BuildProblem::Device(_)
+        | BuildProblem::Unrecognised { .. }
+        | BuildProblem::Volume { .. }
+        | BuildProblem::Contents(_) => Exit::Stack,
     };
     if let BuildProblem::Description(_) = &error.problem {
         return Failure::from_lines(exit, &error.to_string());
     }
     let failure = Failure::new(exit, error);
-    match error.problem {
-        BuildProblem::Directory(_) => failure,
-        _ => failure.with_excerpt(error.span.excerpt(text)),
-    }
+    if error.names_object() { failure } else { failure.with_excerpt(error.span.excerpt(text)) }
 }

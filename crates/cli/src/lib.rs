@@ -22,4 +22,5 @@ mod shell;
 
 pub use program::{main, main_with};
 pub use stack::command::{self, clap};
-pub use stack::{Kind, Registry};
+pub use stack::kinds::BaseKind;
+pub use stack::{Kind, OptionSpecification, Registry};

@@ -13,7 +13,7 @@ use stack::Registry;
 use crate::arguments::{Command, Helper};
 use crate::command_line::{self, Invocation};
 use crate::commands;
-use crate::commands::layer_host::LayerHost;
+use crate::commands::member_host::MemberHost;
 use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
 use crate::output;
 use crate::registry;
@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
     main_with(Registry::default())
 }
 
-/// Runs as [`main`], with the kinds of layers in a registry: those of Plyfs, and others. To be called once in a process, before it
+/// Runs as [`main`], with the kinds of layers and bases in a registry: those of Plyfs, and others. To be called once in a process, before it
 /// starts a thread.
 pub fn main_with(registry: Registry) -> ExitCode {
     let registry = registry::set(registry);
@@ -42,7 +42,9 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Ok(Invocation::Own(Command::Run(arguments))) => commands::run::run(&arguments)
             .map_or_else(|failure| finish(Err(failure), run_command::number), ExitCode::from),
         Ok(Invocation::Own(command)) => finish(run(&command), exit::Exit::number),
-        Ok(Invocation::Layer(command, arguments)) => finish((command.run)(&arguments, &LayerHost), exit::Exit::number),
+        Ok(Invocation::Member(command, arguments)) => {
+            finish((command.run)(&arguments, &MemberHost), exit::Exit::number)
+        }
         Err(error) if words.get(1).is_some_and(|word| word == "run") => refuse(&error, run_command::number),
         Err(error) => refuse(&error, exit::Exit::number),
     }
@@ -60,6 +62,7 @@ fn run(command: &Command) -> Outcome {
         Command::Run(arguments) => commands::run::run(arguments).map(drop),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Layers(arguments) => commands::layers::run(arguments),
+        Command::Bases(arguments) => commands::bases::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Fist(command) => commands::fist::run(command),
         Command::Ioctl(arguments) => commands::ioctl::run(arguments),

@@ -1,4 +1,4 @@
-//! The kinds of layers that this command knows.
+//! The kinds of layers and bases that this command knows.
 
 use std::sync::OnceLock;
 

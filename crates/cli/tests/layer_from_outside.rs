@@ -13,10 +13,10 @@ const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs
 
 /// A program with a layer whose command has the name of one of plyfs.
 const COLLISION: &str = r#"
-use plyfs_cli::{clap, command::LayerCommand};
+use plyfs_cli::{clap, command::MemberCommand};
 
-const STATUS: LayerCommand =
-    LayerCommand { name: "status", command: || clap::Command::new("status"), run: |_, host| host.print("mine") };
+const STATUS: MemberCommand =
+    MemberCommand { name: "status", command: || clap::Command::new("status"), run: |_, host| host.print("mine") };
 
 fn main() -> std::process::ExitCode {
     plyfs_cli::main_with(plyfs_cli::Registry::default().with_layer(mylayer::KIND.with_commands(&[STATUS])))

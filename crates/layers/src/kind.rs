@@ -6,7 +6,7 @@ use vnode::FileSystemRef;
 
 use crate::branch::{Branch, BranchOpener};
 #[cfg(feature = "commands")]
-use crate::command::LayerCommand;
+use crate::command::MemberCommand;
 use crate::control::ControlSpecification;
 use crate::options::{OptionError, OptionSpecification, Options};
 
@@ -23,7 +23,7 @@ pub struct Kind {
     pub controls: &'static [ControlSpecification],
     /// Commands that the layer adds to the command line. Default: none.
     #[cfg(feature = "commands")]
-    pub commands: &'static [LayerCommand],
+    pub commands: &'static [MemberCommand],
     build: Build,
 }
 
@@ -74,7 +74,7 @@ impl Kind {
 
     /// Adds commands to the command line: `plyfs NAME …` for each, where plyfs is the program that registers the layer.
     #[cfg(feature = "commands")]
-    pub const fn with_commands(self, commands: &'static [LayerCommand]) -> Self {
+    pub const fn with_commands(self, commands: &'static [MemberCommand]) -> Self {
         Self { commands, ..self }
     }
 }

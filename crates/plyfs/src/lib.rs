@@ -14,7 +14,7 @@
 //!
 //! [`Stack::mount`] mounts the same stack for all programs. A [`Registry`] adds layers and bases of a program's own. Everything else that
 //! can be done with a stack is an operation of [`vnode`], which this crate re-exports as it does [`layers`], for the options of a
-//! layer, and [`fuse`], for the options of a mount.
+//! layer, [`fuse`], for the options of a mount, and [`device`], for bases on disks.
 //!
 //! In a process of root, a thread that calls a base in a directory keeps the file-system ids of the last caller:
 //! [`restore_thread_credentials`] takes them back. Operations by path here act as this process, and need no such care.
@@ -28,7 +28,8 @@ mod walk;
 
 pub use self::stack::Stack;
 pub use ::stack::kinds::{BaseError, BaseKind};
-pub use ::stack::{BuildError, BuildProblem, Kind, Registry};
+pub use ::stack::{BuildError, BuildProblem, Kind, Registry, is_only_described};
+pub use bases::device;
 pub use bases::dir::restore_thread_credentials;
 pub use caller::own_caller;
 pub use error::Error;

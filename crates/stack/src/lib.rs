@@ -13,6 +13,7 @@ mod registry;
 pub mod suggest;
 pub mod syntax;
 
+pub use bases::device::OpenError as DeviceError;
 pub use bases::dir::OpenError;
 pub use build::{
     BuildError, BuildProblem, build, build_description, build_descriptions, build_directory, fan_out, merge_barrier,
@@ -21,6 +22,8 @@ pub use explain::explain;
 #[cfg(feature = "commands")]
 pub use layers::command;
 pub use layers::printable;
-pub use layers::union::only_described;
-pub use layers::{BRANCHES_COMMAND, Branch as OpenBranch, ControlFailure, ControlSpecification, Kind};
+pub use layers::union::{is_only_described, only_described};
+pub use layers::{
+    BRANCHES_COMMAND, Branch as OpenBranch, ControlFailure, ControlSpecification, Kind, OptionSpecification,
+};
 pub use registry::Registry;

@@ -13,6 +13,14 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns the remedy for an unknown word: the known word that it was most likely meant to be, or all known words.
+pub fn remedy<'a, I: IntoIterator<Item = &'a str> + Clone>(word: &str, candidates: I) -> String {
+    match nearest(word, candidates.clone()) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => format!("there are {}", list(candidates)),
+    }
+}
+
 /// Joins words as `a, b and c`, for messages that list what exists.
 pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
@@ -37,6 +45,12 @@ mod tests {
         assert_eq!(nearest("mpa", CANDIDATES), Some("map"));
         assert_eq!(nearest("compress", CANDIDATES), None);
         assert_eq!(nearest("", CANDIDATES), None);
+    }
+
+    #[test]
+    fn remedy_suggests_or_lists() {
+        assert_eq!(remedy("audti", CANDIDATES), "did you mean 'audit'?");
+        assert_eq!(remedy("compress", CANDIDATES), "there are audit, map, readonly and union");
     }
 
     #[test]

@@ -8,10 +8,11 @@ use clap::{CommandFactory, Parser};
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use plyfs_cli::arguments::{Completions, Helper, Man};
+use plyfs_cli::command::MemberCommand;
 use plyfs_cli::command_line;
 use plyfs_cli::exit::{Exit, Failure, Outcome};
 use plyfs_cli::output::{print, report};
-use plyfs_cli::{Kind, Registry};
+use plyfs_cli::{BaseKind, Kind, OptionSpecification, Registry};
 
 /// The tools of plyfs, which executes them: plyfs completions, plyfs man, plyfs fist lsp.
 #[derive(Debug, Parser)]
@@ -47,7 +48,8 @@ fn completions(arguments: &Completions) -> Outcome {
     print(&String::from_utf8_lossy(&script))
 }
 
-/// Writes the man pages: one for the command, one for each of its subcommands, one for the helper of mount(8), one for each layer.
+/// Writes the man pages: one for the command, one for each of its subcommands, one for the helper of mount(8), one for each layer and
+/// each kind of base.
 fn man(arguments: &Man) -> Outcome {
     let directory = &arguments.directory;
     let written = fs::create_dir_all(directory).and_then(|()| {
@@ -57,8 +59,11 @@ fn man(arguments: &Man) -> Outcome {
         let mut page = Vec::new();
         clap_mangen::Man::new(Helper::command()).section("8").render(&mut page)?;
         fs::write(directory.join("mount.plyfs.8"), page)?;
-        registry.layers().iter().try_for_each(|kind| {
-            fs::write(directory.join(format!("plyfs-layer-{}.7", kind.name)), layer_page(kind).render())
+        for kind in registry.layers() {
+            fs::write(directory.join(format!("plyfs-layer-{}.7", kind.name)), layer_page(kind).render())?;
+        }
+        registry.bases().iter().try_for_each(|kind| {
+            fs::write(directory.join(format!("plyfs-base-{}.7", kind.name)), base_page(kind).render())
         })
     });
     written.map_err(|error: io::Error| {
@@ -69,20 +74,10 @@ fn man(arguments: &Man) -> Outcome {
 
 /// Returns the man page of a layer: what it does, its options and its control commands, as the layer specifies them.
 fn layer_page(kind: &Kind) -> Roff {
-    let name = format!("plyfs-layer-{}", kind.name);
     let synopsis = kind.synopsis();
-    let mut page = Roff::new();
-    page.control("TH", [name.as_str(), "7"]);
-    page.control("SH", ["NAME"]).text([roman(format!("{name} - {}", kind.summary))]);
-    page.control("SH", ["SYNOPSIS"]);
+    let mut page = begin_page(&format!("plyfs-layer-{}", kind.name), kind.summary);
     page.text([roman(format!("{} | ", synopsis.lower)), bold(synopsis.name), roman(synopsis.options)]);
-    if !kind.options.is_empty() {
-        page.control("SH", ["OPTIONS"]);
-    }
-    for option in kind.options {
-        page.control("TP", []).text([bold(option.key), roman("="), italic(option.value)]);
-        page.text([roman(option.summary)]);
-    }
+    add_options(&mut page, kind.options);
     if !kind.controls.is_empty() {
         page.control("SH", ["CONTROL COMMANDS"]);
         page.text([bold("plyfs control"), italic(" MOUNTPOINT "), bold(kind.name), italic(" COMMAND")]);
@@ -91,11 +86,48 @@ fn layer_page(kind: &Kind) -> Roff {
         page.control("TP", []).text([bold(control.to_string())]);
         page.text([roman(control.summary)]);
     }
-    let commands = kind.commands.iter().map(|command| format!("plyfs-{}", command.name));
-    let mut related = vec![bold("plyfs"), roman("(1), "), bold("plyfs-layers"), roman("(1)")];
+    add_related(&mut page, "plyfs-layers", kind.commands);
+    page
+}
+
+/// Returns the man page of a kind of base: what it is, which contents it recognises, and its options.
+fn base_page(kind: &BaseKind) -> Roff {
+    let synopsis = kind.synopsis();
+    let mut page = begin_page(&format!("plyfs-base-{}", kind.name), kind.summary);
+    page.text([bold(format!("{}:", synopsis.name)), italic(synopsis.location), roman(synopsis.options)]);
+    if let Some(sentence) = kind.recognition() {
+        page.control("SH", ["DESCRIPTION"]).text([roman(sentence)]);
+    }
+    add_options(&mut page, kind.options);
+    add_related(&mut page, "plyfs-bases", kind.commands);
+    page
+}
+
+/// Returns the page of a layer or base up to its synopsis, which is added next.
+fn begin_page(name: &str, summary: &str) -> Roff {
+    let mut page = Roff::new();
+    page.control("TH", [name, "7"]);
+    page.control("SH", ["NAME"]).text([roman(format!("{name} - {summary}"))]);
+    page.control("SH", ["SYNOPSIS"]);
+    page
+}
+
+fn add_options(page: &mut Roff, options: &[OptionSpecification]) {
+    if !options.is_empty() {
+        page.control("SH", ["OPTIONS"]);
+    }
+    for option in options {
+        page.control("TP", []).text([bold(option.key), roman("="), italic(option.value)]);
+        page.text([roman(option.summary)]);
+    }
+}
+
+/// Adds references to the pages of the command, of the command that lists the kinds, and of the kind's own commands.
+fn add_related(page: &mut Roff, lister: &str, commands: &[MemberCommand]) {
+    let commands = commands.iter().map(|command| format!("plyfs-{}", command.name));
+    let mut related = vec![bold("plyfs"), roman("(1), "), bold(lister), roman("(1)")];
     related.extend(commands.flat_map(|page| [roman(", "), bold(page), roman("(1)")]));
     page.control("SH", ["SEE ALSO"]).text(related);
-    page
 }
 
 /// Serves the editor over standard input and output.

@@ -2,7 +2,7 @@
 
 use stack::{BuildProblem, Kind};
 
-use super::{plain_table, print};
+use super::{option_table, plain_table, print};
 use crate::arguments::Layers;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::registry::registry;
@@ -35,13 +35,7 @@ fn list(layers: &[Kind]) -> String {
 /// Returns what a layer does, how it is written in a stack, and a line for each of its options and control commands.
 fn describe(kind: &Kind) -> String {
     let mut text = format!("{}: {}\n\n  {}\n", kind.name, kind.summary, kind.synopsis());
-    if !kind.options.is_empty() {
-        let mut table = plain_table();
-        for option in kind.options {
-            table.add_row([format!("{}={}", option.key, option.value), option.summary.to_owned()]);
-        }
-        text.push_str(&format!("\n{}\n", table.trim_fmt()));
-    }
+    text.push_str(&option_table(kind.options));
     if !kind.controls.is_empty() {
         let mut table = plain_table();
         for control in kind.controls {

@@ -1,12 +1,13 @@
 //! The commands of `plyfs`, one module each.
 
+pub(crate) mod bases;
 pub(crate) mod control;
 pub(crate) mod explain;
 pub(crate) mod fist;
 pub(crate) mod ioctl;
-pub(crate) mod layer_host;
 pub(crate) mod layers;
 pub(crate) mod log_level;
+pub(crate) mod member_host;
 pub(crate) mod mount;
 pub(crate) mod progress;
 pub(crate) mod run;
@@ -21,6 +22,7 @@ use std::path::Path;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use stack::OptionSpecification;
 use stack::printable::printable;
 use vnode::Control;
 
@@ -107,6 +109,15 @@ fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table
+}
+
+/// Returns a line for each option of a layer or base, below an empty line; nothing if there are none.
+fn option_table(options: &[OptionSpecification]) -> String {
+    let mut table = plain_table();
+    for option in options {
+        table.add_row([format!("{}={}", option.key, option.value), option.summary.to_owned()]);
+    }
+    if options.is_empty() { String::new() } else { format!("\n{}\n", table.trim_fmt()) }
 }
 
 /// As [`plain_table`], but with headings; the columns with these indices contain numbers.

@@ -43,5 +43,5 @@ fn unsupported_paths_error(pairs: &[(String, String)]) -> OptionError {
     let by_path = |key: &str| ["protect", "path", "rules"].contains(&key);
     let (key, value) = pairs.iter().find(|(key, _)| by_path(key)).cloned().unwrap_or_default();
     let expected = "nothing by path, since the file system below does not know paths".to_owned();
-    OptionError { layer: options::NAME, key, problem: OptionProblem::BadValue { value, expected } }
+    OptionError { member: options::NAME, key, problem: OptionProblem::BadValue { value, expected } }
 }

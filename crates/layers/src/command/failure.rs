@@ -32,7 +32,7 @@ pub enum Exit {
     Mount = 10,
     /// No such mount exists.
     NoMount = 11,
-    /// The mount or a branch is in use.
+    /// The mount, a branch, or an image or device is in use.
     Busy = 12,
     /// The server of a mount does not answer.
     NoAnswer = 13,

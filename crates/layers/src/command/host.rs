@@ -1,4 +1,4 @@
-//! What the command line offers to the commands of layers.
+//! What the command line offers to the commands of layers and bases.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,7 +9,7 @@ use vnode::Control;
 use super::Outcome;
 use crate::branch::Branch;
 
-/// Services of the command line for the commands of layers.
+/// Services of the command line for the commands of layers and bases.
 pub trait CommandHost {
     /// Sends a control command to a member of the stack that is mounted on `mount_point`, and returns the answer. Shows the progress
     /// of the command on a terminal meanwhile.

@@ -1,7 +1,8 @@
-//! Commands that layers add to the command line of the program that registers them.
+//! Commands that layers and bases add to the command line of the program that registers them.
 //!
-//! A layer's commands are clients of the layer: they run in the process of the command line, which offers them what they need as a
-//! [`CommandHost`], and reach a running mount only by its control commands.
+//! The commands of a layer are clients of it: they run in the process of the command line, which offers them what they need as a
+//! [`CommandHost`], and reach a running mount only by its control commands. Those of a base work on what the base presents, such as
+//! an image that is not mounted.
 
 mod failure;
 mod host;
@@ -13,9 +14,9 @@ pub use clap;
 pub use failure::{Exit, Failure, Outcome};
 pub use host::{CommandHost, MountAnswers, Print};
 
-/// A command that a layer adds to the command line.
+/// A command that a layer or base adds to the command line.
 #[derive(Clone, Copy)]
-pub struct LayerCommand {
+pub struct MemberCommand {
     /// The name, which must differ from those of the other commands and their aliases.
     pub name: &'static str,
     /// Returns the arguments, help texts and subcommands.
@@ -24,8 +25,8 @@ pub struct LayerCommand {
     pub run: fn(&clap::ArgMatches, &dyn CommandHost) -> Outcome,
 }
 
-impl fmt::Debug for LayerCommand {
+impl fmt::Debug for MemberCommand {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LayerCommand").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("MemberCommand").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn parse(
         time_limit: TIME_LIMIT,
     };
     for (index, (key, value)) in pairs.iter().enumerate() {
-        let error = |problem| Err(OptionError { layer, key: key.clone(), problem });
+        let error = |problem| Err(OptionError { member: layer, key: key.clone(), problem });
         if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
             return error(OptionProblem::GivenTwice);
         }

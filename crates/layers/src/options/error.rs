@@ -1,4 +1,4 @@
-//! Errors in layer options, reported so that the user can correct them.
+//! Errors in the options of layers and bases, reported so that the user can correct them.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use vnode::Errno;
 /// An error in an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
-    /// Name of the layer.
-    pub layer: &'static str,
+    /// Name of the layer or base.
+    pub member: &'static str,
     /// Key of the option, as given.
     pub key: String,
     /// The problem with the option.
@@ -18,14 +18,14 @@ pub struct OptionError {
 /// The kind of problem with an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionProblem {
-    /// The layer does not have the option.
+    /// The layer or base does not have the option.
     UnknownKey {
-        /// Keys that the layer has.
+        /// Keys that it has.
         valid: Vec<&'static str>,
     },
     /// The option is given more than once.
     GivenTwice,
-    /// The layer requires the option.
+    /// The layer or base requires the option.
     Missing,
     /// The value is invalid.
     BadValue {
@@ -135,33 +135,35 @@ impl OptionError {
 
 impl fmt::Display for OptionError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, key, problem } = self;
+        let Self { member, key, problem } = self;
         match problem {
             OptionProblem::UnknownKey { valid } if valid.is_empty() => {
-                write!(formatter, "`{layer}` has no option `{key}`; it takes no options")
+                write!(formatter, "`{member}` has no option `{key}`; it takes no options")
             }
             OptionProblem::UnknownKey { valid } => {
-                write!(formatter, "`{layer}` has no option `{key}`; it has {}", all_of(valid))
+                write!(formatter, "`{member}` has no option `{key}`; it has {}", all_of(valid))
             }
-            OptionProblem::GivenTwice => write!(formatter, "option `{key}` of `{layer}` is given twice"),
-            OptionProblem::Missing => write!(formatter, "`{layer}` needs the option `{key}`"),
+            OptionProblem::GivenTwice => write!(formatter, "option `{key}` of `{member}` is given twice"),
+            OptionProblem::Missing => write!(formatter, "`{member}` needs the option `{key}`"),
             OptionProblem::BadValue { value, expected } => {
-                write!(formatter, "option `{key}` of `{layer}` cannot be `{value}`: expected {expected}")
+                write!(formatter, "option `{key}` of `{member}` cannot be `{value}`: expected {expected}")
             }
             OptionProblem::Conflict { with } => {
-                write!(formatter, "options `{key}` and `{with}` of `{layer}` exclude each other")
+                write!(formatter, "options `{key}` and `{with}` of `{member}` exclude each other")
             }
             OptionProblem::File { path, error } => {
-                write!(formatter, "option `{key}` of `{layer}`: cannot use `{path}`: {error}")
+                write!(formatter, "option `{key}` of `{member}`: cannot use `{path}`: {error}")
             }
-            OptionProblem::Branch { error } => write!(formatter, "`{layer}` cannot use the branch {key}: {error}"),
-            OptionProblem::RefusedBranch(why) => write!(formatter, "`{layer}` cannot use the branch {key}: {why}"),
-            OptionProblem::Unjoinable { message } => write!(formatter, "`{layer}` cannot join the branches: {message}"),
+            OptionProblem::Branch { error } => write!(formatter, "`{member}` cannot use the branch {key}: {error}"),
+            OptionProblem::RefusedBranch(why) => write!(formatter, "`{member}` cannot use the branch {key}: {why}"),
+            OptionProblem::Unjoinable { message } => {
+                write!(formatter, "`{member}` cannot join the branches: {message}")
+            }
             OptionProblem::Unfinished { message } => {
-                write!(formatter, "`{layer}` cannot finish the merging of snapshots that was stopped: {message}")
+                write!(formatter, "`{member}` cannot finish the merging of snapshots that was stopped: {message}")
             }
             OptionProblem::FileLine { path, line, message } => {
-                write!(formatter, "option `{key}` of `{layer}`: {path}, line {line}: {message}")
+                write!(formatter, "option `{key}` of `{member}`: {path}, line {line}: {message}")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Options of layers: key-value pairs, checked against the options that a layer knows, with errors that list those.
+//! Options of layers and bases: key-value pairs, checked against those that a layer or base knows, with errors that list these.
 
 #![allow(dead_code, reason = "which of the helpers are used depends on the features")]
 
@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub(crate) use error::all_of;
 pub use error::{OptionError, OptionProblem, Refusal};
 
-/// An option that a layer takes.
+/// An option that a layer or base takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionSpecification {
     /// Key of the option in stack expressions.
@@ -20,9 +20,9 @@ pub struct OptionSpecification {
     pub summary: &'static str,
 }
 
-/// The options given to a layer: every key is known and given once.
+/// The options given to a layer or base: every key is known and given once.
 pub struct Options<'a> {
-    layer: &'static str,
+    member: &'static str,
     specifications: &'static [OptionSpecification],
     pairs: &'a [(String, String)],
 }
@@ -33,7 +33,7 @@ impl<'a> Options<'a> {
     /// # Errors
     /// Fails if a key is not among `known`, or is given twice.
     pub fn new(
-        layer: &'static str,
+        member: &'static str,
         specifications: &'static [OptionSpecification],
         pairs: &'a [(String, String)],
     ) -> Result<Self, OptionError> {
@@ -45,9 +45,9 @@ impl<'a> Options<'a> {
             } else {
                 continue;
             };
-            return Err(OptionError { layer, key: key.clone(), problem });
+            return Err(OptionError { member, key: key.clone(), problem });
         }
-        Ok(Self { layer, specifications, pairs })
+        Ok(Self { member, specifications, pairs })
     }
 
     /// Returns the value of an option, if it was given.
@@ -85,7 +85,7 @@ impl<'a> Options<'a> {
 
     /// Builds an error about one of the options.
     pub fn error(&self, key: &str, problem: OptionProblem) -> OptionError {
-        OptionError { layer: self.layer, key: key.to_owned(), problem }
+        OptionError { member: self.member, key: key.to_owned(), problem }
     }
 }
 

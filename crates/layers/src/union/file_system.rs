@@ -53,7 +53,7 @@ impl UnionFileSystem {
         union.mount_state.set_common_union(&union);
         union.recover();
         union.finish_merges().map_err(|error| OptionError {
-            layer: NAME,
+            member: NAME,
             key: String::new(),
             problem: OptionProblem::Unfinished { message: error.to_string() },
         })?;
@@ -212,7 +212,7 @@ pub(crate) fn branch_error(UnusableBranch { label, reason }: UnusableBranch) -> 
         UnusableReason::Error(error) => OptionProblem::Branch { error },
         UnusableReason::Refused(reason) => OptionProblem::RefusedBranch(reason),
     };
-    OptionError { layer: NAME, key: label, problem }
+    OptionError { member: NAME, key: label, problem }
 }
 
 impl Union {

@@ -1,18 +1,21 @@
 //! Builds the parts of an expression: bases, branches, and the layers on them.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use layers::OptionError;
 use layers::described::Prepared;
+use layers::options::Options;
 use vnode::FileSystemRef;
 
 use super::error::{BuildError, BuildProblem};
 use super::loaded_program::LoadedProgram;
 use crate::kinds::{self, BaseError};
 use crate::registry::Registry;
-use crate::syntax::{Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
+use crate::syntax::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
 
 /// Builds one stack of the kinds in a registry.
 pub(crate) struct Builder<'a> {
@@ -53,14 +56,15 @@ impl Builder<'_> {
             }
             branches.push(self.build_tree(&branch.value.tree)?);
         }
-        let prepared = program.prepare(path, &pairs).map_err(|error| option_error(error, layer))?;
+        let prepared = program.prepare(path, &pairs).map_err(|error| layer_option_error(error, layer))?;
         Ok(layers::described::stack(vec![prepared], branches))
     }
 
     /// Opens all branches and joins them.
     fn build_joined(&mut self, source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
         let (kind, pairs) = self.registry.kind_and_options(layer)?;
-        let omits_missing = kind.leaves_out_missing_branches(&pairs).map_err(|error| option_error(error, layer))?;
+        let omits_missing =
+            kind.leaves_out_missing_branches(&pairs).map_err(|error| layer_option_error(error, layer))?;
         let (mut branches, mut missing, mut last) = (Vec::with_capacity(source.len()), Vec::new(), None);
         for branch in source {
             match self.open_branch(&branch.value) {
@@ -79,7 +83,7 @@ impl Builder<'_> {
         }
         let registry = self.registry.clone();
         let opener = Arc::new(move |text: &str| registry.open_branch(text));
-        kind.join_without(&pairs, branches, missing, Some(opener)).map_err(|error| option_error(error, layer))
+        kind.join_without(&pairs, branches, missing, Some(opener)).map_err(|error| layer_option_error(error, layer))
     }
 
     /// Opens a branch.
@@ -114,10 +118,26 @@ impl Builder<'_> {
 impl Registry {
     fn build_base(&self, base: &Base) -> Result<FileSystemRef, BuildError> {
         let location = (&*base.location.value, base.location.span);
-        match &base.kind {
-            Some(kind) => self.open_base((&kind.value, kind.span), location),
-            None => self.open_base((kinds::DIRECTORY, base.location.span), location),
+        let kind = match &base.kind {
+            Some(kind) => (kind.value.as_str(), kind.span),
+            None => (self.kind_of_path(base)?, base.location.span),
+        };
+        self.open_base(kind, location, &base.arguments)
+    }
+
+    /// Returns the name of the kind of base that a plain path denotes. Everything but a file or block device is a directory, or is
+    /// reported as none.
+    fn kind_of_path(&self, base: &Base) -> Result<&str, BuildError> {
+        let path = Path::new(&base.location.value);
+        let is_device = fs::metadata(path).is_ok_and(|metadata| {
+            let kind = metadata.file_type();
+            kind.is_file() || kind.is_block_device()
+        });
+        if !is_device || self.bases().iter().all(|kind| kind.probe.is_none()) {
+            return Ok(kinds::DIRECTORY);
         }
+        let recognised = self.recognise(path, &base.arguments);
+        recognised.map(|kind| kind.name).map_err(|problem| BuildError::new(problem, base.location.span))
     }
 
     /// Opens a base of a kind at a location, each with its location in the expression's text.
@@ -125,6 +145,7 @@ impl Registry {
         &self,
         (name, name_span): (&str, Span),
         (location, location_span): (&OsStr, Span),
+        arguments: &[Argument],
     ) -> Result<FileSystemRef, BuildError> {
         let Some(kind) = self.base(name) else {
             let bases = self.bases().iter().map(|kind| kind.name).collect();
@@ -133,12 +154,19 @@ impl Registry {
         if kind.location_is_path && location.is_empty() {
             return Err(BuildError::new(BuildProblem::NoPath(kind.name), name_span));
         }
-        (kind.open)(location).map_err(|error| {
-            let problem = match error {
-                BaseError::Directory(error) => BuildProblem::Directory(error),
-                BaseError::Location(message) => BuildProblem::Location(message),
-            };
-            BuildError::new(problem, location_span)
+        if let (true, Some(first)) = (kind.options.is_empty(), arguments.first()) {
+            let problem = BuildProblem::NoBaseOptions { kind: kind.name, location: kind.location };
+            return Err(BuildError::new(problem, first.key.span));
+        }
+        let pairs = pairs(arguments)?;
+        let of_option = |error| option_error(error, arguments, location_span);
+        let options = Options::new(kind.name, kind.options, &pairs).map_err(of_option)?;
+        (kind.open)(location, &options).map_err(|error| match error {
+            BaseError::Directory(error) => BuildError::new(BuildProblem::Directory(error), location_span),
+            BaseError::Device(error) => BuildError::new(BuildProblem::Device(error), location_span),
+            BaseError::Location(message) => BuildError::new(BuildProblem::Location(message), location_span),
+            BaseError::Contents(message) => BuildError::new(BuildProblem::Contents(message), location_span),
+            BaseError::Option(error) => of_option(error),
         })
     }
 
@@ -175,7 +203,7 @@ impl Registry {
 
     fn build_layer(&self, lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
         let (kind, pairs) = self.kind_and_options(layer)?;
-        kind.stack(&pairs, lower).map_err(|error| option_error(error, layer))
+        kind.stack(&pairs, lower).map_err(|error| layer_option_error(error, layer))
     }
 
     /// Returns the kind of a layer, and its options in the form that the kind takes.
@@ -218,8 +246,13 @@ type Pair = (String, String);
 
 /// Returns the options of a layer.
 fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
+    pairs(&layer.arguments)
+}
+
+/// Returns options as text.
+fn pairs(arguments: &[Argument]) -> Result<Vec<Pair>, BuildError> {
     let mut pairs = Vec::new();
-    for argument in &layer.arguments {
+    for argument in arguments {
         let Some(value) = argument.value.value.to_str() else {
             let problem = BuildProblem::NotUtf8 { key: argument.key.value.clone() };
             return Err(BuildError::new(problem, argument.value.span));
@@ -232,7 +265,7 @@ fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
 /// Reads a FiST program that is to be stacked on one file system.
 fn prepare(path: &Path, layer: &Layer) -> Result<Prepared, BuildError> {
     let program = LoadedProgram::read_for_fan_out(path, 1).map_err(|problem| layer_error(problem, layer))?;
-    program.prepare(path, &options(layer)?).map_err(|error| option_error(error, layer))
+    program.prepare(path, &options(layer)?).map_err(|error| layer_option_error(error, layer))
 }
 
 /// Stacks the FiST programs, if there are any, on a file system.
@@ -247,16 +280,16 @@ fn layer_error(problem: BuildProblem, layer: &Layer) -> BuildError {
     BuildError::new(problem, layer.name.span)
 }
 
-fn option_error(error: OptionError, layer: &Layer) -> BuildError {
-    let span = option_span(&error, layer);
-    BuildError::new(BuildProblem::Option(error), span)
+fn layer_option_error(error: OptionError, layer: &Layer) -> BuildError {
+    option_error(error, &layer.arguments, layer.name.span)
 }
 
-/// Returns the location of an option error: the option's value, its key, or the layer for an option that is missing.
-fn option_span(error: &OptionError, layer: &Layer) -> Span {
-    match layer.arguments.iter().rfind(|argument| argument.key.value == error.key) {
+/// Returns an option error with its location: the option's value, its key, or that of the layer or base for an option that is missing.
+fn option_error(error: OptionError, arguments: &[Argument], of_member: Span) -> BuildError {
+    let span = match arguments.iter().rfind(|argument| argument.key.value == error.key) {
         Some(argument) if error.is_about_value() => argument.value.span,
         Some(argument) => argument.key.span,
-        None => layer.name.span,
-    }
+        None => of_member,
+    };
+    BuildError::new(BuildProblem::Option(error), span)
 }

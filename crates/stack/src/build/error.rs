@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use bases::device::{self, PartitionError};
 use bases::dir::OpenError;
 use layers::OptionError;
 use layers::options::{OptionProblem, Refusal};
@@ -55,7 +56,7 @@ pub enum BuildProblem {
         /// Number of file systems that it is stacked on.
         given: usize,
     },
-    /// An option of a layer is invalid.
+    /// An option of a layer or base is invalid.
     Option(OptionError),
     /// The value of an option is not text.
     NotUtf8 {
@@ -66,6 +67,33 @@ pub enum BuildProblem {
     Location(String),
     /// A directory cannot be served.
     Directory(OpenError),
+    /// Options for a kind of base that has none in parentheses.
+    NoBaseOptions {
+        /// The kind.
+        kind: &'static str,
+        /// Form of its location.
+        location: &'static str,
+    },
+    /// A file or block device cannot be opened.
+    Device(device::OpenError),
+    /// The plain path of a file or block device that no kind of base recognises.
+    Unrecognised {
+        /// The path.
+        path: PathBuf,
+        /// Nouns for what is recognised, such as `a FAT file system`.
+        contents: Vec<&'static str>,
+        /// A kind of base that recognises contents.
+        example: Option<&'static str>,
+    },
+    /// No partition, or none of several, is chosen on a file or block device.
+    Volume {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        error: PartitionError,
+    },
+    /// The contents of a base's location are not what the base presents; the text names the location, the cause and the remedy.
+    Contents(String),
 }
 
 impl BuildError {
@@ -75,7 +103,32 @@ impl BuildError {
 
     /// Returns whether the object to be opened does not exist.
     pub fn is_missing(&self) -> bool {
-        matches!(self.problem, BuildProblem::Directory(OpenError::Missing(_)))
+        matches!(
+            self.problem,
+            BuildProblem::Directory(OpenError::Missing(_)) | BuildProblem::Device(device::OpenError::Missing(_))
+        )
+    }
+
+    /// Returns whether others use the object to be opened, or a branch, in a way that excludes this use.
+    pub fn is_in_use(&self) -> bool {
+        match &self.problem {
+            BuildProblem::Option(error) => error.is_in_use(),
+            BuildProblem::Device(error) => error.is_in_use(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the message names the object itself, so that a location in the expression, whose text may be elsewhere, adds
+    /// nothing.
+    pub fn names_object(&self) -> bool {
+        matches!(
+            self.problem,
+            BuildProblem::Directory(_)
+                | BuildProblem::Device(_)
+                | BuildProblem::Unrecognised { .. }
+                | BuildProblem::Volume { .. }
+                | BuildProblem::Contents(_)
+        )
     }
 }
 
@@ -87,11 +140,10 @@ impl From<SyntaxError> for BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.problem {
-            // The message names the object itself, and the text that contains it may be elsewhere.
-            BuildProblem::Directory(error) => error.fmt(formatter),
-            problem => write!(formatter, "column {}: {problem}", self.span.column()),
+        if !self.names_object() {
+            write!(formatter, "column {}: ", self.span.column())?;
         }
+        self.problem.fmt(formatter)
     }
 }
 
@@ -102,14 +154,14 @@ impl fmt::Display for BuildProblem {
         match self {
             BuildProblem::Syntax(problem) => problem.fmt(formatter),
             BuildProblem::UnknownBase { name, bases } => {
-                let names = || bases.iter().copied();
-                write!(formatter, "there is no kind of base '{name}'; {}", remedy(name, names))?;
+                let remedy = suggest::remedy(name, bases.iter().copied());
+                write!(formatter, "there is no kind of base '{name}'; {remedy}")?;
                 write!(formatter, " (a path with a colon in it is written ./{name}:... or in double quotes)")
             }
             BuildProblem::NoPath(kind) => write!(formatter, "'{kind}:' needs a path; write {kind}:PATH"),
             BuildProblem::UnknownLayer { name, layers } => {
-                let names = || layers.iter().copied();
-                write!(formatter, "there is no layer '{name}'; {}", remedy(name, names))
+                let remedy = suggest::remedy(name, layers.iter().copied());
+                write!(formatter, "there is no layer '{name}'; {remedy}")
             }
             BuildProblem::SeveralBranches => write!(
                 formatter,
@@ -134,14 +186,23 @@ impl fmt::Display for BuildProblem {
             BuildProblem::NotUtf8 { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),
             BuildProblem::Location(message) => write!(formatter, "{message}; correct what follows the colon"),
             BuildProblem::Directory(error) => error.fmt(formatter),
+            BuildProblem::NoBaseOptions { kind, location } => write!(
+                formatter,
+                "`{kind}` takes no options in parentheses; write {kind}:{location} (a path with a parenthesis in it is written in \
+                 double quotes)"
+            ),
+            BuildProblem::Device(error) => error.fmt(formatter),
+            BuildProblem::Unrecognised { path, contents, example } => {
+                let (path, contents) = (path.display(), contents.join(", nor "));
+                write!(formatter, "`{path}` is neither a directory, nor {contents}; check the path")?;
+                match example {
+                    Some(kind) => write!(formatter, ", or name the kind of base, as in {kind}:{path}"),
+                    None => Ok(()),
+                }
+            }
+            BuildProblem::Volume { path, error } => write!(formatter, "cannot use `{}`: {error}", path.display()),
+            BuildProblem::Contents(message) => formatter.write_str(message),
         }
-    }
-}
-
-fn remedy<'a, I: Iterator<Item = &'a str>>(name: &str, names: impl Fn() -> I) -> String {
-    match suggest::nearest(name, names()) {
-        Some(meant) => format!("did you mean '{meant}'?"),
-        None => format!("there are {}", suggest::list(names())),
     }
 }
 

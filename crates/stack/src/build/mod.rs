@@ -5,6 +5,7 @@ mod descriptions;
 mod error;
 mod loaded_program;
 mod paths;
+mod recognition;
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
 /// If it cannot be opened.
 pub fn build_directory(path: &Path) -> Result<FileSystemRef, BuildError> {
     let nowhere = Span::default();
-    Registry::default().open_base((kinds::DIRECTORY, nowhere), (path.as_os_str(), nowhere))
+    Registry::default().open_base((kinds::DIRECTORY, nowhere), (path.as_os_str(), nowhere), &[])
 }
 
 impl Registry {

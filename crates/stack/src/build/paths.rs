@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::kinds;
+use layers::OptionSpecification;
+
+use crate::kinds::{self, BaseKind};
 use crate::registry::Registry;
-use crate::syntax::{BranchTree, Layer, LayerName, Spanned, Stack};
+use crate::syntax::{Argument, Base, BranchTree, Layer, LayerName, Spanned, Stack};
 
 impl Registry {
     /// Makes every path in the expression absolute, relative to `directory`: a server leaves the directory in which it was
@@ -14,15 +16,24 @@ impl Registry {
         for branch in &mut stack.source {
             match &mut branch.value.tree {
                 BranchTree::Stack(inner) => self.make_absolute(inner, directory),
-                BranchTree::Base(base) => {
-                    let kind = base.kind.as_ref().map_or(kinds::DIRECTORY, |kind| &kind.value);
-                    if self.base(kind).is_some_and(|kind| kind.location_is_path) && !base.location.value.is_empty() {
-                        base.location.value = directory.join(&base.location.value).into_os_string();
-                    }
-                }
+                BranchTree::Base(base) => self.make_base_absolute(base, directory),
             }
         }
         self.make_layers_absolute(&mut stack.layers, directory);
+    }
+
+    /// Makes the location of a base absolute if it is a path, and values of options that are files.
+    fn make_base_absolute(&self, base: &mut Base, directory: &Path) {
+        let kind = base.kind.as_ref().map(|kind| kind.value.as_str());
+        let has_path = self.base(kind.unwrap_or(kinds::DIRECTORY)).is_some_and(|kind| kind.location_is_path);
+        if has_path && !base.location.value.is_empty() {
+            base.location.value = directory.join(&base.location.value).into_os_string();
+        }
+        // A plain path may turn out to be of each kind that recognises contents.
+        let may_be = |other: &BaseKind| kind.map_or(other.probe.is_some(), |name| other.name == name);
+        for other in self.bases().iter().filter(|other| may_be(other)) {
+            make_options_absolute(&mut base.arguments, other.options, directory);
+        }
     }
 
     /// Makes every path in the layers absolute: those of FiST programs, and values of options that are files.
@@ -35,12 +46,18 @@ impl Registry {
                 }
                 LayerName::Name(name) => self.layer(name),
             };
-            for argument in &mut layer.value.arguments {
-                let option = kind.and_then(|kind| kind.options.iter().find(|option| option.key == argument.key.value));
-                if option.is_some_and(|option| is_path(option.value, &argument.value.value)) {
-                    argument.value.value = directory.join(&argument.value.value).into_os_string();
-                }
-            }
+            let options = kind.map_or(&[][..], |kind| kind.options);
+            make_options_absolute(&mut layer.value.arguments, options, directory);
+        }
+    }
+}
+
+/// Makes values absolute that are paths.
+fn make_options_absolute(arguments: &mut [Argument], options: &[OptionSpecification], directory: &Path) {
+    for argument in arguments {
+        let option = options.iter().find(|option| option.key == argument.key.value);
+        if option.is_some_and(|option| is_path(option.value, &argument.value.value)) {
+            argument.value.value = directory.join(&argument.value.value).into_os_string();
         }
     }
 }

@@ -1,10 +1,17 @@
 //! Tests of building: the stacks that are built, the errors and their locations, and the paths that become absolute.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use vnode::{Caller, Errno, Name};
+use bases::device::{Access, DeviceRef, FileDevice, find_volume};
+use layers::OptionSpecification;
+use layers::options::{Options, number};
+use vnode::{Caller, Errno, FileSystemRef, Name};
 
 use super::*;
+use crate::kinds::{BaseError, BaseKind, PARTITION};
 use crate::syntax::{parse, parse_layers};
 
 /// Returns the column and message of the error from building `text`.
@@ -40,6 +47,9 @@ fn errors_point_at_their_cause() {
         ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir and mem"),
         ("dir:", 1, "'dir:' needs a path"),
         ("mem:nonsense", 5, "`mem` has no option `nonsense`"),
+        ("mem:(size=1g)", 6, "`mem` takes no options in parentheses; write mem:[OPTION=VALUE,...]"),
+        ("dir:/(uid=1)", 7, "`dir` takes no options in parentheses; write dir:PATH"),
+        ("/(uid=1)", 3, "`dir` takes no options in parentheses; write dir:PATH"),
         ("mem: | nothing", 8, "there is no layer 'nothing'; there are "),
         ("mem: | readonly(x=1)", 17, "`readonly` has no option `x`"),
         ("mem: | longnames(suffix=a, suffix=b)", 28, "option `suffix` of `longnames` is given twice; give it once"),
@@ -134,4 +144,174 @@ fn branches_added_later_may_have_layers_from_elsewhere() {
     let branch = ("branch".to_owned(), "(mem: | locked)=ro".to_owned());
     let command = vnode::Control { target: "union".into(), command: "add".into(), arguments: vec![branch] };
     assert!(union.control(&command).unwrap().contains("mem: | locked"));
+}
+
+/// Contents that the kind of base `disk` recognises.
+const DISK_MARK: &[u8] = b"disk of the tests";
+
+const DISK_OPTIONS: &[OptionSpecification] = &[
+    OptionSpecification { key: "log", value: "FILE", summary: "log to this file" },
+    OptionSpecification { key: PARTITION, value: "NUMBER", summary: "use this partition" },
+    OptionSpecification { key: "uid", value: "UID", summary: "owner of the root (default 0)" },
+];
+
+/// A kind of base on files and devices, which are recognised. Its root is empty.
+const DISK: BaseKind = BaseKind::new("disk", "PATH", "a disk of the tests", open_disk)
+    .with_probe("a disk of the tests", is_disk)
+    .with_options(DISK_OPTIONS);
+
+fn is_disk(device: &DeviceRef) -> vnode::Result<bool> {
+    let mut start = [0; DISK_MARK.len()];
+    if device.size() < start.len() as u64 {
+        return Ok(false);
+    }
+    device.read_at(0, &mut start)?;
+    Ok(start == DISK_MARK)
+}
+
+fn open_disk(location: &OsStr, options: &Options<'_>) -> Result<FileSystemRef, BaseError> {
+    let device: DeviceRef = Arc::new(FileDevice::open(Path::new(location), Access::Read)?);
+    let partition = options.read(PARTITION, number::<u32>)?;
+    find_volume(&device, partition, &mut is_disk)
+        .map_err(|error| BaseError::Contents(format!("`{}` is no disk of the tests: {error}", location.display())))?;
+    let uid = options.read("uid", number::<u32>)?.unwrap_or(0);
+    Ok(Arc::new(bases::mem::MemoryFileSystem::new(bases::mem::Options { uid, ..Default::default() })))
+}
+
+/// A directory with files, and a registry with the kind of base `disk`.
+struct Disks {
+    directory: tempfile::TempDir,
+    registry: Registry,
+}
+
+impl Disks {
+    fn new() -> Disks {
+        Disks { directory: tempfile::tempdir().unwrap(), registry: Registry::default().with_base(DISK) }
+    }
+
+    /// Writes a file of 64 KiB with the mark at these offsets, and, for more than one, partitions that begin there.
+    fn add(&self, name: &str, marks: &[usize]) -> PathBuf {
+        let mut contents = vec![0; 64 << 10];
+        for (index, offset) in marks.iter().enumerate() {
+            contents[*offset..*offset + DISK_MARK.len()].copy_from_slice(DISK_MARK);
+            if marks.len() > 1 {
+                let entry = 446 + 16 * index;
+                contents[entry + 4] = 0x83;
+                contents[entry + 8..entry + 12].copy_from_slice(&(*offset as u32 / 512).to_le_bytes());
+                contents[entry + 12..entry + 16].copy_from_slice(&8_u32.to_le_bytes());
+                contents[510..512].copy_from_slice(&[0x55, 0xaa]);
+            }
+        }
+        let path = self.directory.path().join(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    /// Builds a stack in which `DIR` is the directory.
+    fn build(&self, text: &str) -> Result<FileSystemRef, BuildError> {
+        self.registry.build(&parse(&text.replace("DIR", self.directory.path().to_str().unwrap())).unwrap())
+    }
+
+    /// Returns the error from building, in whose text the directory is `DIR`.
+    fn error(&self, text: &str) -> (BuildProblem, String) {
+        let error = self.build(text).err().unwrap_or_else(|| panic!("{text} was built"));
+        let message = error.to_string().replace(self.directory.path().to_str().unwrap(), "DIR");
+        (error.problem, message)
+    }
+
+    /// Returns the owner of the root of a stack.
+    fn owner(&self, text: &str) -> u32 {
+        let built = self.build(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        built.root().getattr(&Caller::server()).unwrap().uid
+    }
+}
+
+#[test]
+fn bases_get_their_options() {
+    let disks = Disks::new();
+    disks.add("a.img", &[0]);
+    assert_eq!(disks.owner("disk:DIR/a.img"), 0);
+    assert_eq!(disks.owner("disk:DIR/a.img(uid=7)"), 7);
+    assert_eq!(disks.owner("(disk:DIR/a.img(uid=7, log=x) | longnames) | readonly"), 7);
+    let message = |text| disks.error(text).1;
+    let unknown = message("disk:x(udi=7)");
+    assert_eq!(unknown, "column 8: `disk` has no option `udi`; it has log, partition and uid; did you mean 'uid'?");
+    assert!(message("disk:x(uid=1, uid=2)").starts_with("column 15: option `uid` of `disk` is given twice"));
+    assert!(message("disk:DIR/a.img(uid=me)").contains("option `uid` of `disk` cannot be `me`: expected a number"));
+    assert!(message("disk:x(uid=\\xff)").starts_with("column 12: the value of 'uid' is not UTF-8"));
+    assert_eq!(message("disk:(uid=1)"), "column 1: 'disk:' needs a path; write disk:PATH");
+}
+
+#[test]
+fn plain_paths_are_recognised_by_their_contents() {
+    let disks = Disks::new();
+    disks.add("a.img", &[0]);
+    disks.add("other", &[]);
+    fs::write(disks.directory.path().join("empty"), "").unwrap();
+    assert_eq!(disks.owner("DIR/a.img(uid=7)"), 7);
+    assert_eq!(disks.build("DIR").unwrap().describe()[0].kind, "dir");
+    let expected = "`DIR/other` is neither a directory, nor a disk of the tests; check the path, or name the kind of base, as in \
+                    disk:DIR/other";
+    assert_eq!(disks.error("DIR/other").1, expected);
+    assert!(matches!(disks.error("DIR/empty").0, BuildProblem::Unrecognised { .. }));
+    assert!(matches!(disks.error("dir:DIR/a.img").0, BuildProblem::Directory(_)));
+    assert!(disks.error("DIR/a.img(udi=7)").1.contains("`disk` has no option `udi`"));
+    assert!(disks.error("DIR(uid=7)").1.contains("`dir` takes no options in parentheses"));
+    let contents = disks.error("disk:DIR/other").1;
+    assert_eq!(
+        contents,
+        "`DIR/other` is no disk of the tests: neither it nor a partition of it has the expected contents"
+    );
+    // Without a kind of base that recognises anything, a file is no directory.
+    let plain = build(&parse(disks.directory.path().join("a.img").to_str().unwrap()).unwrap()).err().unwrap();
+    assert!(plain.to_string().contains("is not a directory"), "{plain}");
+}
+
+#[test]
+fn plain_paths_of_partitioned_disks_are_recognised_by_a_partition() {
+    let disks = Disks::new();
+    disks.add("two", &[4096, 8192]);
+    let one = disks.add("one", &[4096, 8192]);
+    let mut contents = fs::read(&one).unwrap();
+    contents[8192] = 0;
+    fs::write(&one, contents).unwrap();
+    assert_eq!(disks.owner("DIR/one(uid=7)"), 7);
+    assert_eq!(disks.owner("DIR/two(partition=2, uid=7)"), 7);
+    let message = |text| disks.error(text).1;
+    assert_eq!(
+        message("DIR/two"),
+        "cannot use `DIR/two`: it has several such partitions, 1 and 2; choose one with partition="
+    );
+    assert_eq!(message("DIR/two(partition=3)"), "cannot use `DIR/two`: it has no partition 3; it has 1 and 2");
+    assert!(message("DIR/one(partition=2)").contains("partition 2 has other contents; choose another with partition="));
+    assert!(message("DIR/one(partition=x)").contains("option `partition` of `disk` cannot be `x`: expected a number"));
+}
+
+#[test]
+fn disks_in_use_or_missing_are_reported_as_such() {
+    let disks = Disks::new();
+    let path = disks.add("a.img", &[0]);
+    let _writer = FileDevice::open(&path, Access::Write).unwrap();
+    for text in ["disk:DIR/a.img", "DIR/a.img", "mem:, DIR/a.img=ro | union(missing=skip)"] {
+        let error = disks.build(text).err().unwrap();
+        assert!(error.is_in_use() && error.names_object() && !error.is_missing(), "{error}");
+    }
+    assert!(disks.build("disk:DIR/none").err().unwrap().is_missing());
+    assert!(disks.build("mem:, disk:DIR/none=ro | union(missing=skip)").is_ok());
+}
+
+#[test]
+fn paths_of_bases_and_their_options_become_absolute() {
+    let registry = Registry::default().with_base(DISK);
+    let cases = [
+        ("disk:a.img(log=x, uid=y)", "disk:/home/me/a.img(log=/home/me/x, uid=y)"),
+        ("a.img(log=x, uid=y)", "/home/me/a.img(log=/home/me/x, uid=y)"),
+        ("dir:a(log=x)", "dir:/home/me/a(log=x)"),
+        ("none:a(log=x)", "none:a(log=x)"),
+    ];
+    for (text, absolute) in cases {
+        let mut stack = parse(text).unwrap();
+        registry.make_absolute(&mut stack, Path::new("/home/me"));
+        assert_eq!(stack.to_string(), absolute);
+    }
 }

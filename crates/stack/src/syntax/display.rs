@@ -45,12 +45,13 @@ impl fmt::Display for Base {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let location = self.location.value.as_bytes();
         match &self.kind {
-            Some(kind) if location.is_empty() => write!(formatter, "{}:", kind.value),
-            Some(kind) => write!(formatter, "{}:{}", kind.value, quote(location)),
+            Some(kind) if location.is_empty() => write!(formatter, "{}:", kind.value)?,
+            Some(kind) => write!(formatter, "{}:{}", kind.value, quote(location))?,
             // A path that begins like a kind would be read as one.
-            None if begins_with_kind(location) => formatter.write_str(&quote_always(location)),
-            None => formatter.write_str(&quote(location)),
+            None if begins_with_kind(location) => formatter.write_str(&quote_always(location))?,
+            None => formatter.write_str(&quote(location))?,
         }
+        write_arguments(formatter, &self.arguments)
     }
 }
 
@@ -60,11 +61,7 @@ impl fmt::Display for Layer {
             LayerName::Name(name) => formatter.write_str(name)?,
             LayerName::Description(path) => formatter.write_str(&quote(path.as_os_str().as_bytes()))?,
         }
-        for (index, argument) in self.arguments.iter().enumerate() {
-            let separator = if index == 0 { "(" } else { ", " };
-            write!(formatter, "{separator}{argument}")?;
-        }
-        if self.arguments.is_empty() { Ok(()) } else { formatter.write_char(')') }
+        write_arguments(formatter, &self.arguments)
     }
 }
 
@@ -72,6 +69,15 @@ impl fmt::Display for Argument {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}={}", quote(self.key.value.as_bytes()), quote(self.value.value.as_bytes()))
     }
+}
+
+/// Writes options in parentheses; nothing if there are none.
+fn write_arguments(formatter: &mut fmt::Formatter<'_>, arguments: &[Argument]) -> fmt::Result {
+    for (index, argument) in arguments.iter().enumerate() {
+        let separator = if index == 0 { "(" } else { ", " };
+        write!(formatter, "{separator}{argument}")?;
+    }
+    if arguments.is_empty() { Ok(()) } else { formatter.write_char(')') }
 }
 
 fn is_plain(text: &str) -> bool {

@@ -38,13 +38,20 @@ pub enum SyntaxProblem {
     /// A word that is not a branch mode.
     UnknownMode(String),
     /// An option's name was expected.
-    ExpectedKey(FoundToken),
+    ExpectedKey {
+        /// The token found instead.
+        found: FoundToken,
+        /// What the option is of.
+        of: Construct,
+    },
     /// An option has no `=`.
     ExpectedEquals {
         /// The option's name.
         key: String,
         /// The token found instead of the `=`.
         found: FoundToken,
+        /// What the option is of.
+        of: Construct,
     },
     /// An option has no value.
     ExpectedValue {
@@ -157,11 +164,13 @@ impl fmt::Display for SyntaxProblem {
                 "unknown branch mode '{word}'; the modes are {} (a path with '=' in it is written in double quotes)",
                 modes()
             ),
-            SyntaxProblem::ExpectedKey(found) => {
-                write!(formatter, "expected an option, found {found}; options are written (key=value, key=value)")
+            SyntaxProblem::ExpectedKey { found, of } => {
+                write!(formatter, "expected an option, found {found}; options are written (key=value, key=value)")?;
+                formatter.write_str(of.parenthesis_remedy())
             }
-            SyntaxProblem::ExpectedEquals { key, found } => {
-                write!(formatter, "expected '=' after the option '{key}', found {found}; write {key}=value")
+            SyntaxProblem::ExpectedEquals { key, found, of } => {
+                write!(formatter, "expected '=' after the option '{key}', found {found}; write {key}=value")?;
+                formatter.write_str(of.parenthesis_remedy())
             }
             SyntaxProblem::ExpectedValue { key, found } => {
                 write!(
@@ -208,6 +217,14 @@ impl Construct {
             Construct::Value => {
                 "put ',' between two options and write a value with blanks or punctuation in double quotes"
             }
+        }
+    }
+
+    /// Returns the remedy for a parenthesis that is not meant to begin options.
+    fn parenthesis_remedy(self) -> &'static str {
+        match self {
+            Construct::Branch => " (a path with a parenthesis in it is written in double quotes)",
+            Construct::Layer | Construct::Value => "",
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The text of stack expressions: parsing to a tree with byte-exact spans, and writing the tree back as text.
 //!
 //! ```text
-//! stack  := source { "|" layer }             /vault | crypt | audit
-//! source := branch { "," branch }            /fast=rw, /slow=rw, /cd=ro | union
-//! branch := base [ "=" rw|ro|nc ] | "(" stack ")" [ "=" rw|ro|nc ]
-//! base   := PATH | kind ":" location         dir:/x  mem:  fat:disk.img  nfs://host/export
-//! layer  := name [ "(" key "=" value { "," key "=" value } ")" ] | PATH ".fist" [ "(" … ")" ]
+//! stack   := source { "|" layer }                          /vault | crypt | audit
+//! source  := branch { "," branch }                         /fast=rw, /slow=rw, /cd=ro | union
+//! branch  := base [ "=" rw|ro|nc ] | "(" stack ")" [ "=" rw|ro|nc ]
+//! base    := ( PATH | kind ":" location ) [ options ]      dir:/x  mem:  fat:usb.img(uid=1000)
+//! layer   := ( name | PATH ".fist" ) [ options ]
+//! options := "(" key "=" value { "," key "=" value } ")"
 //! ```
 //!
 //! Words end at whitespace or at one of `| , = ( )`. Inside double quotes, and after a backslash, these are literal;

@@ -93,12 +93,14 @@ impl Parser {
             return Ok(Base {
                 kind: Some(Spanned::new(kind, Span { start: span.start, end: kind_end })),
                 location: Spanned::new(location, Span { start: kind_end + 1, end: span.end }),
+                arguments: self.arguments(Construct::Branch)?,
             });
         }
         if word.bytes.is_empty() {
             return Err(SyntaxError::new(SyntaxProblem::EmptyPath, span));
         }
-        Ok(Base { kind: None, location: Spanned::new(OsString::from_vec(word.bytes), span) })
+        let location = Spanned::new(OsString::from_vec(word.bytes), span);
+        Ok(Base { kind: None, location, arguments: self.arguments(Construct::Branch)? })
     }
 
     fn mode(&mut self) -> Result<Spanned<Mode>, SyntaxError> {
@@ -114,15 +116,14 @@ impl Parser {
         let Some(name) = layer_name(&word) else {
             return Err(SyntaxError::new(SyntaxProblem::BadLayerName(lossy(&word)), span));
         };
-        let arguments = match self.take(&Token::Open) {
-            Some(open) => self.arguments(open)?,
-            None => Vec::new(),
-        };
+        let arguments = self.arguments(Construct::Layer)?;
         Ok(Spanned::new(Layer { name: Spanned::new(name, span), arguments }, span.to(self.last_span())))
     }
 
-    fn arguments(&mut self, open: Span) -> Result<Vec<Argument>, SyntaxError> {
+    /// Takes the options of a base or layer, if any follow.
+    fn arguments(&mut self, of: Construct) -> Result<Vec<Argument>, SyntaxError> {
         let mut arguments = Vec::new();
+        let Some(open) = self.take(&Token::Open) else { return Ok(arguments) };
         if self.take(&Token::Close).is_some() {
             return Ok(arguments);
         }
@@ -130,7 +131,7 @@ impl Parser {
             if *self.peek() == Token::End {
                 return Err(SyntaxError::new(SyntaxProblem::UnclosedParenthesis, open));
             }
-            arguments.push(self.argument()?);
+            arguments.push(self.argument(of)?);
             if self.take(&Token::Close).is_some() {
                 return Ok(arguments);
             }
@@ -140,12 +141,12 @@ impl Parser {
         }
     }
 
-    fn argument(&mut self) -> Result<Argument, SyntaxError> {
-        let (word, span) = self.word(SyntaxProblem::ExpectedKey)?;
+    fn argument(&mut self, of: Construct) -> Result<Argument, SyntaxError> {
+        let (word, span) = self.word(|found| SyntaxProblem::ExpectedKey { found, of })?;
         let key = lossy(&word);
         if self.take(&Token::Equals).is_none() {
             let found = self.peek().describe();
-            return Err(SyntaxError::new(SyntaxProblem::ExpectedEquals { key, found }, self.span()));
+            return Err(SyntaxError::new(SyntaxProblem::ExpectedEquals { key, found, of }, self.span()));
         }
         let (value, value_span) = self.word(|found| SyntaxProblem::ExpectedValue { key: key.clone(), found })?;
         Ok(Argument { key: Spanned::new(key, span), value: Spanned::new(OsString::from_vec(value.bytes), value_span) })

@@ -52,6 +52,29 @@ fn branches_with_modes_and_a_stack_in_parentheses() {
 }
 
 #[test]
+fn bases_with_options() {
+    let text = "fat:usb.img(uid=1000, names=lower)=ro, disk.img (partition = 2), mem:() | union";
+    let stack = parse(text).unwrap();
+    let fat = branch(&stack, 0);
+    assert_eq!(
+        (fat.kind.as_ref().unwrap().value.as_str(), fat.location.value.as_os_str()),
+        ("fat", "usb.img".as_ref())
+    );
+    assert_eq!(text_at(text, fat.location.span), "usb.img");
+    let texts: Vec<_> = fat.arguments.iter().map(|argument| argument.to_string()).collect();
+    assert_eq!(texts, ["uid=1000", "names=lower"]);
+    assert_eq!(text_at(text, fat.arguments[1].key.span), "names");
+    assert_eq!(text_at(text, fat.arguments[0].value.span), "1000");
+    assert_eq!(text_at(text, stack.source[0].span), "fat:usb.img(uid=1000, names=lower)=ro");
+    assert_eq!((branch(&stack, 1).kind.is_none(), branch(&stack, 1).arguments.len()), (true, 1));
+    assert!(branch(&stack, 2).arguments.is_empty());
+    assert_eq!(stack.to_string(), "fat:usb.img(uid=1000, names=lower)=ro, disk.img(partition=2), mem: | union");
+    let quoted = parse("\"/srv/data (old)\"(key=\"a, b\")").unwrap();
+    assert_eq!(branch(&quoted, 0).location.value, "/srv/data (old)");
+    assert_eq!(quoted.to_string(), "\"/srv/data (old)\"(key=\"a, b\")");
+}
+
+#[test]
 fn kinds_and_paths_with_colons() {
     let kinds = [
         ("mem:", Some("mem"), ""),
@@ -129,6 +152,17 @@ fn errors_point_at_the_column() {
         ("/a | map(uid=1", 9, "this parenthesis is never closed"),
         ("/a | map(uid=1,", 9, "this parenthesis is never closed"),
         ("/a | map(", 9, "this parenthesis is never closed"),
+        (
+            "/a(old)",
+            7,
+            "expected '=' after the option 'old', found ')'; write old=value (a path with a parenthesis in it",
+        ),
+        ("fat:x(uid=)", 11, "expected a value for the option 'uid', found ')'"),
+        ("fat:x(=1)", 7, "expected an option, found '='; options are written (key=value, key=value) (a path with"),
+        ("fat:x(uid=1 2)", 13, "unexpected '2' after a value"),
+        ("fat:x(uid=1", 6, "this parenthesis is never closed"),
+        ("fat:x(uid=1)(gid=1)", 13, "unexpected '(' after a base"),
+        ("(/a)(uid=1)", 5, "unexpected '(' after a base"),
         ("/a, (/b | x", 5, "this parenthesis is never closed"),
         ("(/b x)", 5, "unexpected 'x' after a base"),
         ("/a)", 3, "this ')' closes nothing"),
@@ -236,9 +270,11 @@ fn random_branch(random: &mut fastrand::Rng, depth: usize) -> Branch {
     } else if random.bool() {
         let kinds = ["mem", "dir", "nfs+tls", "s3"];
         let kind = without_span(kinds[random.usize(0..kinds.len())].to_owned());
-        BranchTree::Base(Base { kind: Some(kind), location: without_span(random_word(random, 0)) })
+        let location = without_span(random_word(random, 0));
+        BranchTree::Base(Base { kind: Some(kind), location, arguments: random_arguments(random) })
     } else {
-        BranchTree::Base(Base { kind: None, location: without_span(random_word(random, 1)) })
+        let location = without_span(random_word(random, 1));
+        BranchTree::Base(Base { kind: None, location, arguments: random_arguments(random) })
     };
     let mode = random.bool().then(|| without_span(Mode::ALL[random.usize(0..3)]));
     Branch { tree, mode }
@@ -252,11 +288,15 @@ fn random_layer(random: &mut fastrand::Rng) -> Layer {
         path.push(".fist");
         LayerName::Description(PathBuf::from(path))
     };
+    Layer { name: without_span(name), arguments: random_arguments(random) }
+}
+
+fn random_arguments(random: &mut fastrand::Rng) -> Vec<Argument> {
     let argument = |random: &mut fastrand::Rng| Argument {
         key: without_span(random_word(random, 0).to_string_lossy().into_owned()),
         value: without_span(random_word(random, 0)),
     };
-    Layer { name: without_span(name), arguments: (0..random.usize(0..3)).map(|_| argument(random)).collect() }
+    (0..random.usize(0..3)).map(|_| argument(random)).collect()
 }
 
 /// Returns a word of bytes that are special to the lexer, and of any others but zero.

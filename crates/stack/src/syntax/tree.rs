@@ -51,13 +51,16 @@ pub enum BranchTree {
     Stack(Box<Stack>),
 }
 
-/// The bottom of a stack.
+/// The bottom of a stack, and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// The kind written before the colon; `None` for a plain path, which is a directory.
+    /// The kind written before the colon; `None` for a plain path: a directory, or a file or block device whose contents determine
+    /// the kind.
     pub kind: Option<Spanned<String>>,
     /// The path, or the text after the colon. May be empty only after a kind.
     pub location: Spanned<OsString>,
+    /// The options, in the order written; a key may occur more than once.
+    pub arguments: Vec<Argument>,
 }
 
 /// Permitted use of a branch by a fan-out layer.

@@ -1,4 +1,4 @@
-//! The command line knows no layer by its name: what it does for one, the layer brings itself.
+//! The command line knows no layer and no base by its name: what it does for one, the layer or base brings itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,17 +9,19 @@ use crate::pages::files_below;
 /// Words of layers besides their names, for which the command line has no code either.
 const WORDS_OF_LAYERS: [&str; 2] = ["snapshot", "whiteout"];
 
-/// The layer whose name is a common method.
-const AMBIGUOUS: &str = "map";
+/// The layer whose name is a common method, and the bases that examples in help texts have: a directory, and `mem`.
+const AMBIGUOUS: [&str; 3] = ["map", "dir", "mem"];
 
 /// The part of the command line that runs commands in forks, which `stack::fork` offers.
 const FORKS: &str = "commands/run/";
 
 #[test]
-fn the_command_line_names_no_layer() {
+fn the_command_line_names_no_layer_and_no_base() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let words = words_of_layers(&crates.join("layers/src"));
-    assert!(words.contains("union") && words.contains("audit") && !words.contains(AMBIGUOUS), "{words:?}");
+    let layers = words_of_layers(&crates.join("layers/src"));
+    assert!(layers.contains("union") && layers.contains("audit"), "{layers:?}");
+    let mut words = &layers | &names_of_kinds(&crates.join("bases/src"));
+    assert!(AMBIGUOUS.iter().all(|name| words.remove(*name)), "{words:?}");
     let root = crates.join("cli/src");
     let mut named = Vec::new();
     for path in files_below(&root, "rs") {
@@ -34,15 +36,19 @@ fn the_command_line_names_no_layer() {
             named.extend(found.map(|word| format!("cli/src/{file}:{number}: {word}")));
         }
     }
-    assert!(named.is_empty(), "names of layers in the command line:\n{}", named.join("\n"));
+    assert!(named.is_empty(), "names of layers and bases in the command line:\n{}", named.join("\n"));
 }
 
 /// Returns the names of the layers, by their modules, and the other words that are about one layer.
 fn words_of_layers(sources: &Path) -> BTreeSet<String> {
+    names_of_kinds(sources).into_iter().chain(WORDS_OF_LAYERS.map(str::to_owned)).collect()
+}
+
+/// Returns the names of the modules that are layers or bases.
+fn names_of_kinds(sources: &Path) -> BTreeSet<String> {
     let modules = fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().path());
-    let is_layer = |path: &Path| fs::read_to_string(path.join("mod.rs")).is_ok_and(|text| text.contains("const KIND"));
-    let names = modules.filter(|path| is_layer(path)).map(|path| path.file_name().unwrap().display().to_string());
-    names.filter(|name| name != AMBIGUOUS).chain(WORDS_OF_LAYERS.map(str::to_owned)).collect()
+    let is_kind = |path: &Path| fs::read_to_string(path.join("mod.rs")).is_ok_and(|text| text.contains("const KIND"));
+    modules.filter(|path| is_kind(path)).map(|path| path.file_name().unwrap().display().to_string()).collect()
 }
 
 /// Returns the lines of a source, with their numbers, without comments and what is for tests only.

@@ -1,4 +1,4 @@
-//! Stacks that are only described: unions in them leave their branches as they are.
+//! Stacks that are only described: they leave what they are on as it is.
 
 use std::cell::Cell;
 
@@ -6,8 +6,8 @@ thread_local! {
     static IS_ONLY_DESCRIBED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Creates stacks that are only to be described, on this thread: unions in them leave their branches unchanged, and available
-/// to their present users. Nothing may be changed through them.
+/// Creates stacks that are only to be described, on this thread: unions and bases in them leave their branches, images and devices
+/// unchanged, and available to their present users. Nothing may be changed through them.
 pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
     struct RestoreOnDrop(bool);
     impl Drop for RestoreOnDrop {
@@ -20,6 +20,6 @@ pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
 }
 
 /// Returns whether what is created on this thread is only to be described.
-pub(crate) fn is_only_described() -> bool {
+pub fn is_only_described() -> bool {
     IS_ONLY_DESCRIBED.get()
 }

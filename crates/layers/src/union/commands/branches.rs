@@ -8,9 +8,9 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 use super::check::{self, CheckArguments};
 use super::client::{existing_branch, print_answer};
 use super::views::{self, ViewCommand};
-use crate::command::{CommandHost, LayerCommand, Outcome};
+use crate::command::{CommandHost, MemberCommand, Outcome};
 
-pub(crate) const COMMAND: LayerCommand = LayerCommand { name: "union", command: UnionArguments::command, run };
+pub(crate) const COMMAND: MemberCommand = MemberCommand { name: "union", command: UnionArguments::command, run };
 
 /// Manage the branches of a mounted union, or check those of an unmounted one
 ///

@@ -6,6 +6,6 @@ mod client;
 mod snapshot;
 mod views;
 
-use crate::command::LayerCommand;
+use crate::command::MemberCommand;
 
-pub(crate) const COMMANDS: &[LayerCommand] = &[branches::COMMAND, snapshot::COMMAND];
+pub(crate) const COMMANDS: &[MemberCommand] = &[branches::COMMAND, snapshot::COMMAND];

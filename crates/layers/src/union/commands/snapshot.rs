@@ -8,11 +8,11 @@ use jiff::{Timestamp, Zoned};
 use serde::Deserialize;
 
 use super::client::query;
-use crate::command::{CommandHost, Exit, Failure, LayerCommand, Outcome};
+use crate::command::{CommandHost, Exit, Failure, MemberCommand, Outcome};
 use crate::printable::printable;
 use crate::union::snapshots::diff::difference_line;
 
-pub(crate) const COMMAND: LayerCommand = LayerCommand { name: "snapshot", command: SnapshotArguments::command, run };
+pub(crate) const COMMAND: MemberCommand = MemberCommand { name: "snapshot", command: SnapshotArguments::command, run };
 
 /// Format of times, which are also the names of snapshots that get none from the user.
 const TIME_FORMAT: &str = "%Y-%m-%d %H:%M:%S";

@@ -1,4 +1,4 @@
-//! What the commands of layers use of this command line.
+//! What the commands of layers and bases use of this command line.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -19,10 +19,10 @@ use crate::expression::Expression;
 /// Time for which all servers of other users together are queried; a query that has begun ends by itself.
 const OTHER_USERS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The host of the commands of layers.
-pub(crate) struct LayerHost;
+/// The host of the commands of layers and bases.
+pub(crate) struct MemberHost;
 
-impl CommandHost for LayerHost {
+impl CommandHost for MemberHost {
     fn control(&self, mount_point: &Path, command: Control) -> Outcome<String> {
         send_command(&find_running(mount_point)?, command)
     }
