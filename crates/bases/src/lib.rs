@@ -6,5 +6,9 @@ mod allocator;
 pub mod device;
 #[cfg(feature = "dir")]
 pub mod dir;
+#[cfg(feature = "iso")]
+pub mod iso;
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
+mod unix;

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef, Result, VnodeRef, profile};
 
+use crate::unix::creation::{check_device, check_target, inherit};
+
 use super::data::Data;
 use super::file::MemoryFile;
 use super::inode::{Content, Inode, LINKS_MAX, NewInode, State};
 use super::memory;
-use super::permissions;
 use super::remove::search;
-
-/// Maximum length of a symlink's target in bytes.
-const TARGET_MAX: usize = 4095;
 
 impl Inode {
     /// Creates and opens a regular file, or opens an existing one.
@@ -60,11 +58,7 @@ impl Inode {
 
     /// Creates a symlink.
     pub(crate) fn create_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        match target.len() {
-            0 => return Err(Errno::ENOENT),
-            1..=TARGET_MAX => {}
-            _ => return Err(Errno::ENAMETOOLONG),
-        }
+        check_target(target)?;
         let mut state = self.write();
         check_new_name(&state, caller, name)?;
         let content = Content::Symlink(memory::copy(target)?);
@@ -101,7 +95,7 @@ impl Inode {
         if let Content::File { linkable, .. } = &mut linked.content {
             *linkable = false;
         }
-        linked.metadata.changed();
+        linked.metadata.times.changed();
         self.add_name(&mut state, name, &target, &mut linked)?;
         drop(linked);
         Ok(target.entry())
@@ -122,7 +116,7 @@ impl Inode {
         device: Device,
         content: Content,
     ) -> Result<Arc<Inode>> {
-        let inherited = permissions::inherit(&state.metadata, caller, kind, mode);
+        let inherited = inherit(&state.metadata.protection, caller, kind, mode);
         Inode::new(&self.volume, NewInode { kind, device, uid: caller.uid, inherited, content })
     }
 
@@ -134,7 +128,7 @@ impl Inode {
             state.metadata.nlink = state.metadata.nlink.checked_add(1).ok_or(Errno::EMLINK)?;
         }
         let cookie = state.directory_mut()?.insert(name, inode.clone());
-        state.metadata.modified();
+        state.metadata.times.modified();
         child.add_link(self, cookie);
         if inode.kind != FileKind::Directory {
             child.metadata.nlink += 1;
@@ -153,11 +147,4 @@ fn check_new_name(state: &State, caller: &Caller, name: Name<'_>) -> Result<()> 
         return Err(Errno::EEXIST);
     }
     state.check_creation(caller)
-}
-
-/// Restricts devices, except whiteouts, to the superuser.
-fn check_device(caller: &Caller, kind: FileKind, device: Device) -> Result<()> {
-    let is_whiteout = kind == FileKind::CharacterDevice && device == Device::default();
-    let is_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
-    if is_device && !is_whiteout && !caller.is_superuser() { Err(Errno::EPERM) } else { Ok(()) }
 }

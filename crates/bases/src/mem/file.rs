@@ -9,12 +9,12 @@ use vnode::{
     OpenFlags, Result, SeekTarget, zeros,
 };
 
+use crate::unix::permissions::{check_open, has_noatime};
+
 use super::KIND;
 use super::data::{Data, SIZE_MAX};
 use super::inode::Inode;
 use super::memory;
-use super::metadata::Metadata;
-use super::permissions;
 
 /// Number of bytes that one step of a copy moves: the locks are held for that long.
 const COPY_CHUNK_BYTES: u64 = 256 * 1024;
@@ -39,31 +39,19 @@ impl Inode {
             FileKind::Symlink => return Err(Errno::ELOOP),
             _ => return Err(Errno::ENXIO),
         }
-        let reads = if flags.reads() { permissions::READ } else { 0 };
-        let writes = if flags.writes() || flags.truncates() { permissions::WRITE } else { 0 };
         if flags.truncates() {
             let mut state = self.write();
-            check_open(&state.metadata, caller, flags, reads | writes)?;
+            check_open(&state.metadata.protection, caller, flags)?;
             let (data, metadata) = state.file_mut()?;
             data.resize(&self.volume.pages, 0)?;
-            permissions::kill_privileges(metadata, caller, false);
-            metadata.modified();
+            metadata.data_changed(caller);
             drop(state);
             self.volume.return_memory();
         } else {
-            check_open(&self.read().metadata, caller, flags, reads | writes)?;
+            check_open(&self.read().metadata.protection, caller, flags)?;
         }
         Ok(profile::open_file(Arc::new(MemoryFile::new(self.to_arc(), flags))))
     }
-}
-
-fn check_open(metadata: &Metadata, caller: &Caller, flags: OpenFlags, wanted: u32) -> Result<()> {
-    permissions::check(metadata, caller, wanted)?;
-    if has_noatime(flags) { permissions::check_owner(metadata, caller) } else { Ok(()) }
-}
-
-fn has_noatime(flags: OpenFlags) -> bool {
-    flags.bits() & libc::O_NOATIME as u32 != 0
 }
 
 impl MemoryFile {
@@ -88,8 +76,7 @@ impl MemoryFile {
         let mut state = self.inode.write();
         let (data, metadata) = state.file_mut()?;
         let result = change(data)?;
-        permissions::kill_privileges(metadata, caller, false);
-        metadata.modified();
+        metadata.data_changed(caller);
         drop(state);
         self.inode.volume.return_memory();
         Ok(result)

@@ -7,8 +7,9 @@ use vnode::{
     Promises, Properties, Result, VnodeRef, profile,
 };
 
+use crate::unix::creation::Inherited;
+
 use super::inode::{Content, Inode, NewInode};
-use super::permissions::Inherited;
 use super::volume::Volume;
 use super::{KIND, Options};
 

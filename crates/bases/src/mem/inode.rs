@@ -7,11 +7,14 @@ use vnode::{
     VnodeRef, profile,
 };
 
+use crate::unix::creation::Inherited;
+use crate::unix::permissions;
+use crate::unix::times::Times;
+
 use super::data::{Data, PAGE_SIZE};
 use super::directory::{Directory, ListedObject};
 use super::memory;
 use super::metadata::Metadata;
-use super::permissions::{self, Inherited};
 use super::volume::{ROOT_NUMBER, Volume};
 use super::xattr_store::XattrStore;
 
@@ -87,19 +90,10 @@ impl Inode {
             volume.inodes.release(1);
             return Err(errno);
         }
-        let now = Timestamp::now();
         let metadata = Metadata {
-            kind: new.kind,
-            mode: new.inherited.mode,
-            uid: new.uid,
-            gid: new.inherited.gid,
+            protection: new.inherited.protection(new.kind, new.uid),
             nlink: if new.kind == FileKind::Directory { 2 } else { 0 },
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-            access_acl: new.inherited.access_acl,
-            default_acl: new.inherited.default_acl,
+            times: Times::now(),
             xattrs: XattrStore::default(),
         };
         let inode = Arc::new_cyclic(|this| Self {
@@ -164,7 +158,7 @@ impl Inode {
 
     /// Returns the attributes in a state whose lock the caller holds.
     pub(crate) fn attributes_in(&self, state: &State) -> Attributes {
-        let metadata = &state.metadata;
+        let Metadata { protection, times, nlink, .. } = &state.metadata;
         let size = match &state.content {
             Content::File { data, .. } => data.size(),
             Content::Directory(directory) => directory.len() as u64 * ENTRY_SIZE,
@@ -173,19 +167,19 @@ impl Inode {
         };
         Attributes {
             kind: self.kind,
-            mode: metadata.mode,
-            nlink: metadata.nlink,
-            uid: metadata.uid,
-            gid: metadata.gid,
+            mode: protection.mode,
+            nlink: *nlink,
+            uid: protection.uid,
+            gid: protection.gid,
             rdev: self.device,
             ino: self.number,
             size,
             blocks: state.page_count() * (PAGE_SIZE / 512),
             block_size: PAGE_SIZE as u32,
-            atime: metadata.atime,
-            mtime: metadata.mtime,
-            ctime: metadata.ctime,
-            btime: Some(metadata.btime),
+            atime: times.atime,
+            mtime: times.mtime,
+            ctime: times.ctime,
+            btime: Some(times.btime),
             flags: 0,
             flags_known: 0,
             is_provisional: false,
@@ -219,8 +213,8 @@ impl Inode {
     /// Updates the access time by the rules of `relatime`: only if it is not later than the last change, or a day old.
     pub(crate) fn update_access_time(&self) {
         let now = Timestamp::now();
-        if self.read().metadata.needs_access_time_update(now) {
-            self.write().metadata.atime = now;
+        if self.read().metadata.times.needs_access_time_update(now) {
+            self.write().metadata.times.atime = now;
         }
     }
 }
@@ -287,7 +281,7 @@ impl State {
         if self.directory()?.is_removed() {
             return Err(Errno::ENOENT);
         }
-        permissions::check(&self.metadata, caller, permissions::WRITE | permissions::SEARCH)
+        permissions::check(&self.metadata.protection, caller, permissions::WRITE | permissions::SEARCH)
     }
 
     /// Returns a regular file's data.

@@ -3,7 +3,6 @@
 //! All contents are lost with the [`MemoryFileSystem`] and its last vnode. It is a base of its own, and the model that other
 //! file systems are tested against: where POSIX leaves a choice, it behaves as Linux's own file systems do.
 
-mod acl;
 mod attributes;
 mod budget;
 mod create;
@@ -17,7 +16,6 @@ mod metadata;
 mod open_directory;
 mod operations;
 mod options;
-mod permissions;
 mod remove;
 mod rename;
 mod volume;

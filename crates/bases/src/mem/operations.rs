@@ -9,11 +9,12 @@ use vnode::{
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
 };
 
+use crate::unix::permissions;
+
 use super::KIND;
 
 use super::inode::{Content, Inode};
 use super::open_directory::MemoryDirectory;
-use super::permissions;
 use super::remove::find;
 
 /// Maximum number of attempts to follow a path upwards after a rename moved a part of it.
@@ -49,7 +50,7 @@ impl Vnode for Inode {
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        permissions::check(&self.read().metadata, caller, mode.bits())
+        permissions::check(&self.read().metadata.protection, caller, mode.bits())
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
@@ -124,7 +125,7 @@ impl Vnode for Inode {
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
         let state = self.read();
         state.directory()?;
-        permissions::check(&state.metadata, caller, permissions::READ)?;
+        permissions::check(&state.metadata.protection, caller, permissions::READ)?;
         Ok(profile::open_directory(Arc::new(MemoryDirectory { inode: self.to_arc() })))
     }
 

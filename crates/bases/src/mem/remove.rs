@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use vnode::{Caller, Cookie, Errno, Name, Result};
 
+use crate::unix::permissions;
+
 use super::directory::Directory;
 use super::inode::{Inode, State};
-use super::permissions;
 
 impl Inode {
     /// Removes a name of a non-directory.
@@ -16,7 +17,7 @@ impl Inode {
         let mut state = self.write();
         victim = find(&state, caller, name)?;
         let mut victim_state = victim.write();
-        permissions::check_removal(&state.metadata, &victim_state.metadata, caller, false)?;
+        permissions::check_removal(&state.metadata.protection, &victim_state.metadata.protection, caller, false)?;
         self.detach(&mut state, name, &mut victim_state)
     }
 
@@ -26,7 +27,7 @@ impl Inode {
         let mut state = self.write();
         victim = find(&state, caller, name)?;
         let mut victim_state = victim.write();
-        permissions::check_removal(&state.metadata, &victim_state.metadata, caller, true)?;
+        permissions::check_removal(&state.metadata.protection, &victim_state.metadata.protection, caller, true)?;
         if victim_state.directory()?.len() > 0 {
             return Err(Errno::ENOTEMPTY);
         }
@@ -36,7 +37,7 @@ impl Inode {
     /// Removes `name` from this directory, and the link from the object that it refers to.
     fn detach(&self, state: &mut State, name: Name<'_>, victim_state: &mut State) -> Result<()> {
         let slot = state.directory_mut()?.remove(name).ok_or(Errno::ENOENT)?;
-        state.metadata.modified();
+        state.metadata.times.modified();
         if victim_state.drop_link(self, slot.cookie) {
             state.metadata.nlink -= 1;
         }
@@ -48,7 +49,7 @@ impl State {
     /// Removes one link, in directory `parent`; this removes a directory. Returns whether the object is one.
     pub(crate) fn drop_link(&mut self, parent: &Inode, cookie: Cookie) -> bool {
         self.remove_link(parent, cookie);
-        self.metadata.changed();
+        self.metadata.times.changed();
         match self.directory_mut() {
             Ok(directory) => {
                 directory.set_removed();
@@ -69,7 +70,7 @@ impl State {
 /// `ENOTDIR`, then `EACCES`.
 pub(crate) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Directory<Inode>> {
     let directory = state.directory()?;
-    permissions::check(&state.metadata, caller, permissions::SEARCH)?;
+    permissions::check(&state.metadata.protection, caller, permissions::SEARCH)?;
     Ok(directory)
 }
 

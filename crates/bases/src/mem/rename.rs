@@ -4,8 +4,9 @@ use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use vnode::{Caller, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
 
+use crate::unix::renames::{self, Nesting, Rename, Target};
+
 use super::inode::{Inode, State};
-use super::permissions;
 use super::remove::search;
 
 /// The locked directories of a rename.
@@ -105,7 +106,7 @@ impl Inode {
         let targets = search(parents.to(), caller)?;
         source = sources.get(name).ok_or(Errno::ENOENT)?.inode.clone();
         target = targets.get(to_name).map(|slot| slot.inode.clone());
-        check_names(&parents, &source, target.as_deref(), mode)?;
+        renames::check_names(target.is_some(), nesting(&parents, &source, target.as_deref()), mode)?;
         if target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source)) {
             return Ok(());
         }
@@ -187,7 +188,7 @@ impl Inode {
         objects.source.add_link(to, to_slot.cookie);
         target_state.remove_link(to, to_slot.cookie);
         target_state.add_link(self, from_slot.cookie);
-        target_state.metadata.changed();
+        target_state.metadata.times.changed();
         match (source.kind == FileKind::Directory, target.kind == FileKind::Directory) {
             (true, false) => {
                 parents.from.metadata.nlink -= 1;
@@ -206,64 +207,41 @@ impl Inode {
 
 /// Updates the times that a rename changes, except the target's.
 fn update_times(parents: &mut LockedParents<'_>, objects: &mut LockedObjects<'_>) {
-    parents.from.metadata.modified();
+    parents.from.metadata.times.modified();
     if let Some(to) = &mut parents.to {
-        to.metadata.modified();
+        to.metadata.times.modified();
     }
-    objects.source.metadata.changed();
+    objects.source.metadata.times.changed();
 }
 
-/// Checks that the names exist as the mode requires, and that no directory would become its own descendant.
-fn check_names(parents: &LockedParents<'_>, source: &Inode, target: Option<&Inode>, mode: RenameMode) -> Result<()> {
-    match (mode, target) {
-        (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => return Err(Errno::EEXIST),
-        (RenameMode::Exchange, None) => return Err(Errno::ENOENT),
-        _ => {}
+/// Returns how the objects and the directories of a rename contain each other.
+fn nesting(parents: &LockedParents<'_>, source: &Inode, target: Option<&Inode>) -> Nesting {
+    Nesting {
+        source_contains_target: parents.to_ancestors.contains(&source.number),
+        target_contains_source: target.is_some_and(|target| parents.from_ancestors.contains(&target.number)),
     }
-    if parents.to_ancestors.contains(&source.number) {
-        return Err(Errno::EINVAL);
-    }
-    if target.is_some_and(|target| parents.from_ancestors.contains(&target.number)) {
-        return Err(if mode == RenameMode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
-    }
-    Ok(())
 }
 
-/// Checks the caller's permissions, in the order of Linux's checks.
+/// Checks whether the caller may rename these objects.
 fn check_permissions(
     parents: &LockedParents<'_>,
     objects: &LockedObjects<'_>,
     caller: &Caller,
     mode: RenameMode,
 ) -> Result<()> {
-    let source = &objects.source.metadata;
-    let is_directory = source.kind == FileKind::Directory;
-    permissions::check_removal(&parents.from.metadata, source, caller, is_directory)?;
-    let exchanges = mode == RenameMode::Exchange;
-    match &objects.target {
-        None => parents.to().check_creation(caller)?,
-        Some(target) => {
-            let target_is_directory = target.metadata.kind == FileKind::Directory;
-            let as_directory = if exchanges { target_is_directory } else { is_directory };
-            permissions::check_removal(&parents.to().metadata, &target.metadata, caller, as_directory)?;
-            if exchanges && target_is_directory && parents.to.is_some() {
-                permissions::check(&target.metadata, caller, permissions::WRITE)?;
-            }
-        }
-    }
-    // The entry `..` of a directory changes with its parent.
-    if is_directory && let Some(to) = &parents.to {
-        permissions::check(source, caller, permissions::WRITE)?;
-        let replaces_directory = objects.target.as_ref().is_some_and(|target| target.directory().is_ok());
-        if !replaces_directory && to.metadata.nlink == u32::MAX {
-            return Err(Errno::EMLINK);
-        }
-    }
-    let has_entries = |target: &State| target.directory().is_ok_and(|directory| directory.len() > 0);
-    match &objects.target {
-        Some(target) if !exchanges && has_entries(target) => Err(Errno::ENOTEMPTY),
-        _ => Ok(()),
-    }
+    let target = objects.target.as_deref().map(|target| Target {
+        protection: &target.metadata.protection,
+        has_entries: target.directory().is_ok_and(|directory| directory.len() > 0),
+    });
+    let rename = Rename {
+        from: &parents.from.metadata.protection,
+        to: parents.to.as_deref().map(|to| &to.metadata.protection),
+        to_is_removed: parents.to().directory()?.is_removed(),
+        to_is_full: parents.to().metadata.nlink == u32::MAX,
+        source: &objects.source.metadata.protection,
+        target,
+    };
+    renames::check(&rename, caller, mode)
 }
 
 /// Returns the numbers of a directory and all its ancestors. The rename lock keeps them unchanged.

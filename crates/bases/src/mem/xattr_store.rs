@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 
 use vnode::{Errno, Result, XattrMode};
 
+use crate::unix::extended_attributes::{CAPABILITY, LIST_MAX};
+
 use super::budget::Budget;
 use super::data::PAGE_SIZE;
 use super::memory;
-
-/// The extended attribute that holds a program's capabilities.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
-
-/// Maximum number of bytes that listxattr(2) can return.
-const LIST_MAX: usize = 65_536;
 
 /// The extended attributes of one object.
 ///

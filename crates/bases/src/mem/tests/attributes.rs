@@ -118,7 +118,7 @@ fn each_change_has_a_later_change_time() {
     };
     for nanoseconds in [5, 999_999_999] {
         let future = Timestamp { seconds: Timestamp::now().seconds + 1000, nanoseconds };
-        metadata(&file, &|metadata| metadata.ctime = future);
+        metadata(&file, &|metadata| metadata.times.ctime = future);
         chmod(&file, &user(7), 0o644).unwrap();
         let after = attributes(&file).ctime;
         assert!(after > future && after.seconds <= future.seconds + 1);

@@ -1,0 +1,183 @@
+//! The data of files: sections in extents, contiguous or interleaved with others, of which a file may have several.
+
+use vnode::Result;
+
+use super::format::directory_record::DirectoryRecord;
+use super::tree::Tree;
+
+/// A part of a file in an extent of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Section {
+    /// Offset in the file of its first byte.
+    start: u64,
+    /// First logical block of the data.
+    block: u64,
+    length: u32,
+    /// Number of logical blocks of each unit of an interleaved section; 0 for others.
+    unit_blocks: u8,
+    /// Number of logical blocks between two units.
+    gap_blocks: u8,
+}
+
+/// All sections of a file, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileSections {
+    sections: Vec<Section>,
+    size: u64,
+}
+
+impl FileSections {
+    /// Adds the section that a record describes.
+    pub(crate) fn add(&mut self, record: &DirectoryRecord<'_>) {
+        // The location of what has no bytes is of no interest: some writers put anything there.
+        if record.data_length == 0 {
+            return;
+        }
+        let attribute_blocks = u64::from(record.attribute_blocks);
+        let (unit, gap) = (u64::from(record.unit_blocks), u64::from(record.gap_blocks));
+        // The extended attribute record has units of its own where the section is interleaved.
+        let skipped = if unit == 0 { attribute_blocks } else { attribute_blocks.div_ceil(unit) * (unit + gap) };
+        self.sections.push(Section {
+            start: self.size,
+            block: u64::from(record.block) + skipped,
+            length: record.data_length,
+            unit_blocks: record.unit_blocks,
+            gap_blocks: record.gap_blocks,
+        });
+        self.size += u64::from(record.data_length);
+    }
+
+    /// Releases memory that further sections would take.
+    pub(crate) fn shrink(&mut self) {
+        self.sections.shrink_to_fit();
+    }
+
+    /// Returns the number of bytes of all sections.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns how many bytes of memory the sections take.
+    pub(crate) fn memory(&self) -> usize {
+        self.sections.len() * size_of::<Section>()
+    }
+
+    /// Fills the buffer from an offset in the file, up to the end of the file at most.
+    ///
+    /// # Errors
+    /// `EIO`, also if a part is not in the image.
+    pub(crate) fn read(&self, tree: &Tree, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let first = self.sections.partition_point(|section| section.end() <= offset);
+        let (mut offset, mut rest) = (offset, buffer);
+        for section in &self.sections[first..] {
+            let left = (section.end() - offset).min(rest.len() as u64) as usize;
+            let (part, after) = rest.split_at_mut(left);
+            section.read(tree, offset - section.start, part)?;
+            offset += left as u64;
+            rest = after;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+        if rest.is_empty() { Ok(()) } else { Err(vnode::Errno::EIO) }
+    }
+}
+
+impl Section {
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.length)
+    }
+
+    /// Fills the buffer from an offset in the section.
+    fn read(&self, tree: &Tree, mut offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let block_size = u64::from(tree.block_size);
+        let start = self.block * block_size;
+        let unit = u64::from(self.unit_blocks) * block_size;
+        if unit == 0 || self.gap_blocks == 0 {
+            return tree.read(start + offset, buffer);
+        }
+        let period = unit + u64::from(self.gap_blocks) * block_size;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let within = offset % unit;
+            let length = (unit - within).min(rest.len() as u64) as usize;
+            let (part, after) = rest.split_at_mut(length);
+            tree.read(start + offset / unit * period + within, part)?;
+            offset += length as u64;
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vnode::Errno;
+
+    use super::super::Options;
+    use super::super::format::directory_record::tests::record;
+    use super::super::format::volume_descriptor::RootDirectory;
+    use super::super::tree::TreeKind;
+    use super::super::tree::tests::device_of;
+    use super::*;
+
+    /// Returns a tree whose bytes are the numbers of their blocks.
+    fn tree() -> Tree {
+        Tree {
+            device: device_of((0..100 * 512).map(|at| (at / 512) as u8).collect()),
+            kind: TreeKind::Plain,
+            skipped: 0,
+            block_size: 512,
+            root: RootDirectory { block: 0, length: 0 },
+            options: Options::default(),
+        }
+    }
+
+    /// Returns the sections of records: block, length, attribute blocks, unit, gap.
+    fn sections(records: &[(u32, u32, u8, u8, u8)]) -> FileSections {
+        let mut sections = FileSections::default();
+        for &(block, length, attributes, unit, gap) in records {
+            let mut bytes = record(b"F", block, length, 0);
+            (bytes[1], bytes[26], bytes[27]) = (attributes, unit, gap);
+            sections.add(&DirectoryRecord::parse(&bytes).unwrap().unwrap());
+        }
+        sections
+    }
+
+    /// Returns the blocks of each byte from this offset, run by run.
+    fn blocks(sections: &FileSections, offset: u64, length: usize) -> Vec<(u8, usize)> {
+        let mut buffer = vec![0xff; length];
+        sections.read(&tree(), offset, &mut buffer).unwrap();
+        buffer.chunk_by(|one, other| one == other).map(|run| (run[0], run.len())).collect()
+    }
+
+    #[test]
+    fn sections_follow_each_other() {
+        let file = sections(&[(10, 600, 0, 0, 0), (77, 0, 0, 0, 0), (20, 512, 2, 0, 0), (5, 10, 0, 0, 0)]);
+        assert_eq!(file.size(), 1122);
+        assert_eq!(blocks(&file, 0, 1122), [(10, 512), (11, 88), (22, 512), (5, 10)]);
+        assert_eq!(blocks(&file, 599, 2), [(11, 1), (22, 1)]);
+        assert_eq!(blocks(&file, 1112, 10), [(5, 10)]);
+        assert_eq!(blocks(&file, 1122, 0), []);
+    }
+
+    #[test]
+    fn interleaved_sections_have_gaps() {
+        let file = sections(&[(10, 2000, 0, 2, 3)]);
+        assert_eq!(blocks(&file, 0, 2000), [(10, 512), (11, 512), (15, 512), (16, 464)]);
+        assert_eq!(blocks(&file, 1020, 8), [(11, 4), (15, 4)]);
+        let with_attributes = sections(&[(10, 600, 1, 2, 3)]);
+        assert_eq!(blocks(&with_attributes, 0, 600), [(15, 512), (16, 88)]);
+        assert_eq!(blocks(&sections(&[(10, 1100, 0, 1, 0)]), 0, 1100), [(10, 512), (11, 512), (12, 76)]);
+    }
+
+    #[test]
+    fn what_is_outside_of_the_image_is_an_error() {
+        let mut buffer = [0; 600];
+        let file = sections(&[(99, 600, 0, 0, 0)]);
+        assert_eq!(file.read(&tree(), 0, &mut buffer), Err(Errno::EIO));
+        assert_eq!(file.read(&tree(), 0, &mut buffer[..512]), Ok(()));
+        assert_eq!(sections(&[(u32::MAX, 1, 255, 255, 255)]).read(&tree(), 0, &mut buffer[..1]), Err(Errno::EIO));
+        assert_eq!(sections(&[]).read(&tree(), 0, &mut buffer[..1]), Err(Errno::EIO));
+    }
+}
