@@ -8,6 +8,7 @@
 mod build;
 mod explain;
 pub mod fork;
+mod iso;
 pub mod kinds;
 mod registry;
 pub mod suggest;

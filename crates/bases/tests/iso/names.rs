@@ -83,6 +83,26 @@ fn plain_names_are_mapped() {
 }
 
 #[test]
+fn every_interchange_level_is_read() {
+    let workshop = Workshop::new();
+    let source = workshop.source();
+    fs::create_dir_all(source.join("SUB/INNER")).unwrap();
+    for name in ["README.TXT", "SUB/A", "SUB/INNER/B.C"] {
+        source::file(&source.join(name), 3_000);
+    }
+    for level in ["1", "2", "3", "4"] {
+        let image = workshop.path(level);
+        genisoimage(&["-iso-level", level], &image, &source);
+        assert_same(&open(&image, "names=as-is"), &source, Compared::Contents);
+        // With Rock Ridge, and with tables of names for other systems, which are files like all others.
+        genisoimage(&["-iso-level", level, "-R", "-T"], &image, &source);
+        let file_system = open(&image, "");
+        assert_eq!(names(&find(&file_system, "SUB").unwrap()), ["A", "INNER", "TRANS.TBL"]);
+        assert_eq!(read(&find(&file_system, "SUB/A").unwrap()).unwrap(), fs::read(source.join("SUB/A")).unwrap());
+    }
+}
+
+#[test]
 fn an_enhanced_descriptor_has_long_names() {
     let workshop = Workshop::new();
     source(&workshop);
