@@ -6,6 +6,7 @@
 //! [`Registry`] adds kinds of layers and bases that Plyfs does not have.
 
 mod build;
+mod built_in;
 mod explain;
 pub mod fork;
 mod iso;
