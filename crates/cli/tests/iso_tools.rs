@@ -248,15 +248,15 @@ fn nothing_is_written_outside_of_the_directory() {
     let scratch = Scratch::new();
     let (source, outside) = (scratch.path("source"), scratch.path("outside"));
     fs::create_dir_all(&outside).unwrap();
-    for directory in ["aaaa", "bbbb", "dddd"] {
+    for directory in ["aaaa", "cccc", "dddd"] {
         fs::create_dir_all(source.join(directory)).unwrap();
         fs::write(source.join(directory).join("evil"), "evil").unwrap();
     }
-    symlink(&outside, source.join("cccc")).unwrap();
+    symlink(&outside, source.join("bbbb")).unwrap();
     fs::write(source.join("eeee"), "evil").unwrap();
     let image = image(&scratch, &["-R"]);
     // A directory with the name of a symlink that leads out, names that lead out, and a name with slashes.
-    for (from, to) in [("bbbb", "cccc"), ("dddd", "/../"), ("eeee", "../x")] {
+    for (from, to) in [("cccc", "bbbb"), ("dddd", "/../"), ("eeee", "../x")] {
         replace(&image, &[b"NM\x09\x01\x00", from.as_bytes()].concat(), &[b"NM\x09\x01\x00", to.as_bytes()].concat());
     }
     replace(&image, b"NM\x09\x01\x00aaaa", b"NM\x07\x01\x00..ST");
@@ -268,7 +268,7 @@ fn nothing_is_written_outside_of_the_directory() {
     assert_failed(&extracted, 1, "cannot write _.._: an object of that name exists");
     assert!(paths(&outside).is_empty(), "{:?}", paths(&outside));
     assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), 5, "the mount point, the trees and the image");
-    assert_eq!(paths(&out), [".._x", "_.._", "__", "__/evil", "cccc", "cccc~2", "cccc~2/evil"]);
+    assert_eq!(paths(&out), [".._x", "_.._", "__", "__/evil", "bbbb", "bbbb~2", "bbbb~2/evil"]);
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_full_disk_ends_the_extraction() {
         fs::write(scratch.path(&format!("source/a/{number}")), vec![b'x'; 1 << 20]).unwrap();
     }
     let image = image(&scratch, &["-R"]);
-    run(["mount", "mem:size=4m", &scratch.name("mount")]).succeeded();
+    run(["mount", "mem:\"size=4m\"", &scratch.name("mount")]).succeeded();
     let extracted = run(["iso", "extract", &image, &scratch.name("mount/out")]);
     assert_failed(&extracted, 1, "; make room, or give another directory");
     assert_eq!(extracted.errors.lines().count(), 1, "{extracted:?}");
@@ -309,9 +309,9 @@ fn what_cannot_be_read_is_reported_and_the_rest_extracted() {
     File::options().write(true).open(&image).unwrap().set_len(length - 6_000).unwrap();
     let extracted = run(["iso", "extract", &image, &scratch.name("out")]);
     assert_failed(&extracted, 1, "cannot read ");
-    let missing: Vec<_> =
-        paths(&scratch.path("source")).into_iter().filter(|path| !scratch.path("out").join(path).exists()).collect();
+    let is_missing = |path: &String| scratch.path("out").join(path).symlink_metadata().is_err();
+    let missing: Vec<_> = paths(&scratch.path("source")).into_iter().filter(is_missing).collect();
     assert!(!missing.is_empty() && missing.len() < 4, "{missing:?}");
-    assert!(missing.iter().all(|path| extracted.errors.contains(path.as_str())), "{extracted:?}");
+    assert!(missing.iter().all(|path| extracted.errors.contains(path.as_str())), "{missing:?} {extracted:?}");
     assert_eq!(fs::read(scratch.path("out/file")).unwrap_or_default().len() % 9, 0);
 }
