@@ -7,7 +7,7 @@ use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
 use crate::access::StackAccess;
 use crate::pairs::covering;
-use crate::plan::{DirectoryLayout, RunKind, RunPlan, UnionConfiguration, VIEW};
+use crate::plan::{Bottom, DirectoryLayout, RunKind, RunPlan, UnionConfiguration, VIEW};
 
 /// FiST programs that change nothing, programs that change names, and programs that change data.
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
@@ -67,34 +67,51 @@ fn has_fusermount() -> bool {
 pub fn single(facilities: Facilities) -> Vec<RunPlan> {
     let mut plans = Vec::new();
     for access in facilities.available_accesses() {
-        for in_memory in [true, false] {
+        for bottom in [Bottom::Memory, Bottom::Directory] {
             // By its vnodes, memory of a process without privileges equals that of any other.
-            if !(in_memory && !facilities.is_root && access == StackAccess::Tree) {
-                plans.extend(over_base(facilities, access, in_memory));
+            if !(bottom == Bottom::Memory && !facilities.is_root && access == StackAccess::Tree) {
+                plans.extend(over_base(facilities, access, bottom));
             }
         }
+        plans.extend(over_image(facilities, access));
     }
     plans
 }
 
-fn over_base(facilities: Facilities, access: StackAccess, in_memory: bool) -> Vec<RunPlan> {
+/// Returns the runs of an image, with layers that need nothing of the tree in it.
+fn over_image(facilities: Facilities, access: StackAccess) -> Vec<RunPlan> {
+    let is_root = facilities.is_root;
+    let layers: &[&[&'static str]] = if is_root { &[&[], &["audit"], &["readonly"], &["rules.fist"]] } else { &[&[]] };
+    let plan = |layers: &&[&'static str]| RunPlan {
+        access,
+        run_kind: RunKind::ReadOnly,
+        bottom: Bottom::Image,
+        union: None,
+        layers: layers.to_vec(),
+        is_root,
+        withheld: None,
+    };
+    layers.iter().map(plan).collect()
+}
+
+fn over_base(facilities: Facilities, access: StackAccess, bottom: Bottom) -> Vec<RunPlan> {
     let is_root = facilities.is_root;
     let plan = |run_kind, layers: &[&'static str]| RunPlan {
         access,
         run_kind,
-        in_memory,
+        bottom,
         union: None,
         layers: layers.to_vec(),
         is_root,
         withheld: None,
     };
     let mut plans = vec![plan(RunKind::Ordinary, &[])];
-    if !in_memory {
+    if bottom == Bottom::Directory {
         for union in unions(access, is_root) {
             plans.push(RunPlan { union: Some(union), ..plan(RunKind::Ordinary, &["union"]) });
         }
     }
-    if !in_memory && is_root {
+    if bottom == Bottom::Directory && is_root {
         let branches = UnionConfiguration::plain(&[ReadWrite, ReadWrite]);
         plans.push(RunPlan { union: Some(branches), ..plan(RunKind::Ordinary, &["mirror"]) });
     }
@@ -198,7 +215,7 @@ pub fn double(facilities: Facilities) -> Vec<RunPlan> {
         RunPlan {
             access: available_accesses[access],
             run_kind,
-            in_memory: BASES[base] == MatrixBase::Memory,
+            bottom: BASES[base].bottom(),
             union,
             layers: members,
             is_root: true,
@@ -248,6 +265,10 @@ enum MatrixBase {
 }
 
 impl MatrixBase {
+    fn bottom(self) -> Bottom {
+        if self == Self::Memory { Bottom::Memory } else { Bottom::Directory }
+    }
+
     fn branches(self) -> Option<usize> {
         if let Self::Union(count) = self { Some(count) } else { None }
     }
@@ -312,9 +333,7 @@ mod tests {
             for base in BASES {
                 let is_covered = plans.iter().any(|plan| {
                     let count = plan.union.as_ref().map(|union| union.modes.len());
-                    plan.layers.contains(&lower)
-                        && count == base.branches()
-                        && plan.in_memory == (base == MatrixBase::Memory)
+                    plan.layers.contains(&lower) && count == base.branches() && plan.bottom == base.bottom()
                 });
                 assert!(is_covered, "{lower} on {base:?}");
             }
