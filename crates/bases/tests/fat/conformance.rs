@@ -1,0 +1,81 @@
+//! The named tests of file-system behaviour over FAT volumes, with no mount.
+
+use std::sync::Arc;
+
+use conformance::{Abilities, Ability, Test, Tree};
+use plyfs_bases::fat::{FatFileSystem, Options};
+
+use crate::image::{self, Kind};
+
+/// Abilities that FAT has with sidecars.
+fn abilities() -> Abilities {
+    let missing = [
+        Ability::Kernel,
+        Ability::Map,
+        Ability::HardLinks,
+        Ability::Holes,
+        Ability::Punch,
+        Ability::CopyRange,
+        Ability::LargeFiles,
+    ];
+    missing.into_iter().fold(Abilities::complete(), Abilities::without)
+}
+
+/// Tests that require more than FAT has: names of any bytes but the slash, and such that differ only in case; hard links.
+const NOT_OF_FAT: [&str; 6] = [
+    "names/every_byte",
+    "names/not_utf8",
+    "names/odd_but_ordinary",
+    "names/case_matters",
+    // These make hard links.
+    "names/longest",
+    "unlinked/temporary_file_gets_a_name",
+];
+
+fn run(kind: Kind, options: Options, abilities: Abilities, is_chosen: impl Fn(&Test) -> bool) {
+    let Some(device) = image::format(kind) else { return };
+    let device = Arc::new(device);
+    let file_system: Arc<FatFileSystem> = Arc::new(image::mount(&device, options));
+    let subject = Tree::new(file_system.clone()).titled(format!("FAT{}", kind.width)).limited_to(abilities);
+    let report = conformance::run(&subject, |test| !NOT_OF_FAT.contains(&&*test.full_name()) && is_chosen(test));
+    println!("{report}");
+    drop(subject);
+    drop(Arc::into_inner(file_system).expect("the tests have ended"));
+    image::check(&device);
+    assert!(report.failures.is_empty(), "{report}");
+}
+
+#[test]
+fn fat12_conforms() {
+    run(
+        Kind { size: 240 << 20, sectors_per_cluster: 128, ..image::KINDS[0] },
+        image::with_sidecars(),
+        abilities(),
+        |_| true,
+    );
+}
+
+#[test]
+fn fat16_conforms() {
+    run(
+        Kind { size: 240 << 20, sectors_per_cluster: 8, ..image::KINDS[1] },
+        image::with_sidecars(),
+        abilities(),
+        |_| true,
+    );
+}
+
+#[test]
+fn fat32_conforms() {
+    run(Kind { size: 240 << 20, ..image::KINDS[2] }, image::with_sidecars(), abilities(), |_| true);
+}
+
+#[test]
+fn a_small_volume_conforms() {
+    run(
+        Kind { size: 40 << 20, ..image::KINDS[1] },
+        image::with_sidecars(),
+        abilities().with(Ability::SmallSpace),
+        |test| test.full_name().starts_with("space/"),
+    );
+}

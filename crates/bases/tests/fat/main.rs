@@ -1,0 +1,12 @@
+//! Tests of mounted FAT volumes: behaviour, agreement with a model, conformance, and what power failures leave.
+
+mod basics;
+mod conformance;
+mod crash;
+mod image;
+mod model;
+#[path = "../model/operation.rs"]
+mod operation;
+#[path = "../model/side.rs"]
+mod side;
+mod stress;

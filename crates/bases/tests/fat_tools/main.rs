@@ -1,0 +1,22 @@
+//! Tools of FAT file systems: formatting, checking, repairing, tuning and labels, beside dosfstools and mtools where those are
+//! installed. `TOOLS_SEED` replays a failure of the random tests, `TOOLS_ROUNDS` sets how many rounds they have.
+
+mod badsect;
+mod boot;
+mod chains;
+mod directories;
+mod dump;
+mod external;
+mod image;
+mod interrupted;
+mod label;
+mod lost;
+mod mkfs;
+mod mutated;
+mod names;
+mod repairs;
+mod sample;
+mod sharing;
+mod tables;
+mod tune;
+mod unreadable;
