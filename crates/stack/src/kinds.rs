@@ -11,6 +11,7 @@ use layers::options::Options;
 use layers::{OptionError, OptionSpecification};
 use vnode::FileSystemRef;
 
+use crate::fat;
 #[cfg(feature = "commands")]
 use layers::command::MemberCommand;
 
@@ -164,6 +165,7 @@ pub const DIRECTORY: &str = "dir";
 /// Kinds of bases that Plyfs has, sorted by name.
 pub(crate) const BASES: &[BaseKind] = &[
     BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", directory).with_paths(),
+    fat::KIND,
     BaseKind::new("mem", "[OPTION=VALUE,...]", "in memory, empty at first and gone at the end", memory),
 ];
 

@@ -7,6 +7,7 @@
 
 mod build;
 mod explain;
+mod fat;
 pub mod fork;
 pub mod kinds;
 mod registry;
