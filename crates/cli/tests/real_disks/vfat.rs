@@ -1,0 +1,91 @@
+//! Linux's vfat beside `fat`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::guest::{command, load};
+use crate::support::{Scratch, run as plyfs, umount};
+use crate::tree::Object;
+use crate::{source, tree};
+
+/// What both are told: names are UTF-8, times are UTC, all is root's.
+const VFAT: &str = "loop,utf8=1,codepage=437,iocharset=iso8859-1,tz=UTC,uid=0,gid=0,umask=022,shortname=mixed";
+const PLYFS: &str = "(uid=0,gid=0,mode=755)";
+
+/// Tries volumes of each width.
+pub(crate) fn run() {
+    load(&["vfat", "nls_cp437", "nls_iso8859-1", "nls_utf8"]);
+    for (width, cluster_sectors, size) in [("12", "4", 7), ("16", "1", 16), ("32", "1", 40)] {
+        one(width, cluster_sectors, size << 20);
+    }
+}
+
+fn one(width: &str, cluster_sectors: &str, size: u64) {
+    let scratch = Scratch::new();
+    let image = scratch.path("image");
+    fs::File::create(&image).unwrap().set_len(size).unwrap();
+    command(Command::new("mkfs.fat").args(["-F", width, "-s", cluster_sectors]).arg(&image));
+    let original = scratch.path("original");
+    fs::create_dir(&original).unwrap();
+    source::make(&original);
+    let expected = files(&tree::read(&original));
+
+    mount_plyfs(&scratch);
+    source::make(&scratch.mount());
+    assert_eq!(files(&tree::read(&scratch.mount())), expected, "FAT{width}: plyfs itself");
+    umount(scratch.mount().to_str().unwrap());
+    check(&image, width);
+    mount_vfat(&scratch);
+    assert_eq!(files(&tree::read(&scratch.mount())), expected, "FAT{width}: what plyfs wrote");
+    // What it changes, plyfs sees.
+    let at = |name: &str| scratch.mount().join(name);
+    fs::rename(at("a directory"), at("moved")).unwrap();
+    fs::remove_file(at("SHORT.TXT")).unwrap();
+    fs::write(at("moved/inner/size 3"), "written by vfat").unwrap();
+    source::make(&at("moved/again"));
+    let by_vfat = tree::read(&scratch.mount());
+    unmount_vfat(&scratch);
+    mount_plyfs(&scratch);
+    tree::assert_same(&tree::read(&scratch.mount()), &by_vfat, &format!("FAT{width}: what vfat wrote"));
+    // And what is removed leaves room.
+    fs::remove_dir_all(at("moved")).unwrap();
+    umount(scratch.mount().to_str().unwrap());
+    check(&image, width);
+    mount_vfat(&scratch);
+    assert!(!at("moved").exists() && at("日本語").exists());
+    unmount_vfat(&scratch);
+}
+
+/// Returns contents and times of files, which do not depend on who is asked.
+fn files(objects: &BTreeMap<String, Object>) -> BTreeMap<String, (Vec<u8>, i64)> {
+    let is_file = |object: &Object| object.mode & libc_kind::MASK == libc_kind::FILE;
+    let files = objects.iter().filter(|(_, object)| is_file(object));
+    files.map(|(name, object)| (name.clone(), (object.contents.clone(), object.modified))).collect()
+}
+
+/// The bits of a mode that say what an object is.
+mod libc_kind {
+    pub(super) const MASK: u32 = 0o170_000;
+    pub(super) const FILE: u32 = 0o100_000;
+}
+
+fn mount_plyfs(scratch: &Scratch) {
+    plyfs(["mount", &format!("fat:{}{PLYFS}", scratch.name("image")), scratch.mount().to_str().unwrap()]).succeeded();
+}
+
+fn mount_vfat(scratch: &Scratch) {
+    let mut mount = Command::new("mount");
+    command(mount.args(["-t", "vfat", "-o", VFAT]).arg(scratch.path("image")).arg(scratch.mount()));
+}
+
+fn unmount_vfat(scratch: &Scratch) {
+    command(Command::new("umount").arg(scratch.mount()));
+}
+
+fn check(image: &Path, width: &str) {
+    let run = Command::new("fsck.fat").arg("-n").arg(image).output().unwrap();
+    let output = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && output.lines().count() <= 2, "FAT{width}: {output}");
+}
