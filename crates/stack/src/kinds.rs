@@ -11,7 +11,7 @@ use layers::options::Options;
 use layers::{OptionError, OptionSpecification};
 use vnode::FileSystemRef;
 
-use crate::fat;
+use crate::{fat, iso};
 #[cfg(feature = "commands")]
 use layers::command::MemberCommand;
 
@@ -166,6 +166,7 @@ pub const DIRECTORY: &str = "dir";
 pub(crate) const BASES: &[BaseKind] = &[
     BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", directory).with_paths(),
     fat::KIND,
+    iso::KIND,
     BaseKind::new("mem", "[OPTION=VALUE,...]", "in memory, empty at first and gone at the end", memory),
 ];
 

@@ -9,6 +9,7 @@ mod build;
 mod explain;
 mod fat;
 pub mod fork;
+mod iso;
 pub mod kinds;
 mod registry;
 pub mod suggest;

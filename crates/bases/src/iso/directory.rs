@@ -1,6 +1,7 @@
 //! Directories in memory: the objects that one has, by name, by record and by block.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::format::names;
@@ -69,10 +70,11 @@ impl DirectoryBuilder {
     pub(crate) fn add(&mut self, name: Vec<u8>, mut object: Object) {
         let index = self.directory.entries.len() as u32;
         if let Content::Directory(block) = object.content {
-            if self.directory.by_block.contains_key(&block) {
-                object.content = Content::Damaged;
-            } else {
-                self.directory.by_block.insert(block, index);
+            match self.directory.by_block.entry(block) {
+                Entry::Occupied(_) => object.content = Content::Damaged,
+                Entry::Vacant(vacant) => {
+                    vacant.insert(index);
+                }
             }
         }
         let name = self.unique(name);

@@ -52,9 +52,17 @@ impl DirectoryHead {
             length: own.data_length,
             metadata: Metadata::new(&own, &own_use, &tree.options),
             has_posix: own_use.posix.is_some(),
-            parent: parent_use.parent.unwrap_or(physical_parent),
+            parent: parent_use.parent.unwrap_or_else(|| recorded_parent(tree, block, physical_parent)),
         }))
     }
+}
+
+/// Returns the parent of a directory whose parent record names this block. In the trees of Joliet and of enhanced descriptors that
+/// libisofs writes, each directory is its own parent, but the path table is right.
+fn recorded_parent(tree: &Tree, block: u32, physical_parent: u32) -> u32 {
+    let is_own_parent = physical_parent == block && block != tree.root.block;
+    let by_table = if is_own_parent { tree.parent_by_path_table(block) } else { None };
+    by_table.unwrap_or(physical_parent)
 }
 
 /// Reads what the system use areas of one of these records say.

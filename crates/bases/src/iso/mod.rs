@@ -28,6 +28,7 @@ mod opening;
 mod operations;
 mod options;
 mod raw_sectors;
+mod recognition;
 mod sections;
 mod sessions;
 mod system_use_reader;
@@ -42,6 +43,7 @@ pub use format::names::NameMapping;
 pub use format::volume_descriptor::{VolumeTexts, VolumeTimes};
 pub use information::{BootInformation, Information, SessionInformation};
 pub use options::{Options, OptionsError};
+pub use recognition::is_iso;
 pub use tree::TreeKind;
 pub use walk::{Walk, WalkEntry, WalkError};
 

@@ -49,22 +49,25 @@ pub(crate) struct RawSectors {
     layout: SectorLayout,
 }
 
+/// Returns whether the first volume descriptor of an image is where it is in one of user data.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn has_descriptor(device: &dyn Device) -> Result<bool> {
+    let offset = DESCRIPTOR_SECTOR * u64::from(SECTOR_SIZE) + DESCRIPTOR.0 as u64;
+    let mut identifier = [0; DESCRIPTOR.1.len()];
+    if check_range(device.size(), offset, identifier.len() as u64).is_err() {
+        return Ok(false);
+    }
+    device.read_at(offset, &mut identifier)?;
+    Ok(identifier == DESCRIPTOR.1)
+}
+
 /// Returns a device of the user data of an image: the image itself, unless it consists of whole sectors.
 ///
 /// # Errors
 /// Those of the device.
 pub(crate) fn user_data(device: DeviceRef) -> Result<DeviceRef> {
-    let has_descriptor = |device: &dyn Device| -> Result<bool> {
-        let offset = DESCRIPTOR_SECTOR * u64::from(SECTOR_SIZE) + DESCRIPTOR.0 as u64;
-        let mut identifier = [0; DESCRIPTOR.1.len()];
-        if check_range(device.size(), offset, identifier.len() as u64).is_err() {
-            return Ok(false);
-        }
-        match device.read_at(offset, &mut identifier) {
-            Ok(()) => Ok(identifier == DESCRIPTOR.1),
-            Err(errno) => Err(errno),
-        }
-    };
     if has_descriptor(&*device)? {
         return Ok(device);
     }

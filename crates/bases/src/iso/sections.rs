@@ -114,23 +114,14 @@ impl Section {
 mod tests {
     use vnode::Errno;
 
-    use super::super::Options;
     use super::super::format::directory_record::tests::record;
-    use super::super::format::volume_descriptor::RootDirectory;
     use super::super::tree::TreeKind;
-    use super::super::tree::tests::device_of;
+    use super::super::tree::tests::tree_of;
     use super::*;
 
     /// Returns a tree whose bytes are the numbers of their blocks.
     fn tree() -> Tree {
-        Tree {
-            device: device_of((0..100 * 512).map(|at| (at / 512) as u8).collect()),
-            kind: TreeKind::Plain,
-            skipped: 0,
-            block_size: 512,
-            root: RootDirectory { block: 0, length: 0 },
-            options: Options::default(),
-        }
+        tree_of((0..100 * 512).map(|at| (at / 512) as u8).collect(), TreeKind::Plain, 512)
     }
 
     /// Returns the sections of records: block, length, attribute blocks, unit, gap.

@@ -165,21 +165,12 @@ impl SystemUse {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Options;
-    use super::super::format::volume_descriptor::RootDirectory;
     use super::super::tree::TreeKind;
-    use super::super::tree::tests::device_of;
+    use super::super::tree::tests::tree_of;
     use super::*;
 
     fn tree(bytes: Vec<u8>) -> Tree {
-        Tree {
-            device: device_of(bytes),
-            kind: TreeKind::RockRidge,
-            skipped: 0,
-            block_size: 2048,
-            root: RootDirectory { block: 0, length: 0 },
-            options: Options::default(),
-        }
+        tree_of(bytes, TreeKind::RockRidge, 2048)
     }
 
     fn continuation(block: u32, offset: u32, length: u32) -> Vec<u8> {

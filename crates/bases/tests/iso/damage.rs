@@ -21,6 +21,10 @@ use crate::tools::{genisoimage, run, xorriso};
 const MUTATIONS: u64 = 2_000;
 /// Largest number of bytes that are read from one of them.
 const BYTES_MAX: u64 = 1 << 30;
+/// Longest CPU time for one of them, in seconds, without optimization.
+const SECONDS_MAX: i64 = 10;
+/// Largest memory of the test process, in KiB.
+const MEMORY_MAX: u64 = 1 << 20;
 /// Largest number of objects that one of them shows. They have fewer bytes.
 const OBJECTS_MAX: usize = 100_000;
 
@@ -63,13 +67,29 @@ fn damaged_images_are_read_within_bounds() {
         let mut random = Rng::with_seed(seed);
         let mut image = images[random.usize(..images.len())].clone();
         damage(&mut image, &mut random);
+        let started = cpu_seconds();
         match catch_unwind(AssertUnwindSafe(|| read_everything(&image, &mut random))) {
             Ok(was_opened) => opened += u64::from(was_opened),
             Err(_) => panic!("replay with ISO_SEED={seed} ISO_MUTATIONS=1"),
         }
+        let seconds = cpu_seconds() - started;
+        assert!(seconds <= SECONDS_MAX, "{seconds} s; replay with ISO_SEED={seed} ISO_MUTATIONS=1");
     }
     eprintln!("{opened} of {count} could be opened");
+    assert!(peak_memory() < MEMORY_MAX, "{} KiB", peak_memory());
     assert!(opened >= count / 3, "the damage is too large to test anything");
+}
+
+/// Returns the CPU time of this thread.
+fn cpu_seconds() -> i64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec
+}
+
+/// Returns the largest memory of the process so far, in KiB.
+fn peak_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 /// Returns small images of all kinds.

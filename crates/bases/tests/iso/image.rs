@@ -66,8 +66,11 @@ pub(crate) fn read(vnode: &VnodeRef) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
+/// Name, inode number and kind of an object in a directory.
+type Listed = (String, InodeNumber, Option<FileKind>);
+
 /// Returns the entries of a directory, and the error at the end, if any.
-pub(crate) fn list(vnode: &VnodeRef) -> (Vec<(String, InodeNumber, Option<FileKind>)>, Option<Errno>) {
+pub(crate) fn list(vnode: &VnodeRef) -> (Vec<Listed>, Option<Errno>) {
     let open = match vnode.open_directory(&root_user()) {
         Ok(open) => open,
         Err(errno) => return (vec![], Some(errno)),

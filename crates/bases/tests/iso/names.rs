@@ -28,17 +28,20 @@ fn tree(file_system: &IsoFileSystem) -> TreeKind {
 fn joliet_names_are_unicode() {
     let workshop = Workshop::new();
     source(&workshop);
-    xorriso(&["--norock", "-J"], &workshop.path("xorriso"), &workshop.source());
-    genisoimage(&["-J", "-input-charset", "utf-8"], &workshop.path("genisoimage"), &workshop.source());
-    genisoimage(&["-J", "-R", "-input-charset", "utf-8"], &workshop.path("both"), &workshop.source());
-    for (image, options) in [("xorriso", ""), ("both", "rock=no")] {
+    let source = workshop.source();
+    xorriso(&["--norock", "-J", "-joliet-utf16"], &workshop.path("xorriso"), &source);
+    let file_system = open(&workshop.path("xorriso"), "");
+    assert_eq!(tree(&file_system), TreeKind::Joliet);
+    assert_same(&file_system, &source, Compared::Contents);
+    // It writes no characters outside of the basic plane.
+    fs::rename(source.join("Grüße 😀.txt"), source.join("Grüße.txt")).unwrap();
+    genisoimage(&["-J", "-D", "-input-charset", "utf-8"], &workshop.path("genisoimage"), &source);
+    genisoimage(&["-J", "-R", "-D", "-input-charset", "utf-8"], &workshop.path("both"), &source);
+    for (image, options) in [("genisoimage", ""), ("both", "rock=no")] {
         let file_system = open(&workshop.path(image), options);
         assert_eq!(tree(&file_system), TreeKind::Joliet);
-        assert_same(&file_system, &workshop.source(), Compared::Contents);
+        assert_same(&file_system, &source, Compared::Contents);
     }
-    // It writes no characters outside of the basic plane.
-    let file_system = open(&workshop.path("genisoimage"), "");
-    assert_eq!(names(&find(&file_system, "Ein Ordner").unwrap()), ["Mixed Case", "inner"]);
     assert_eq!(tree(&open(&workshop.path("both"), "")), TreeKind::RockRidge);
 }
 
@@ -77,6 +80,26 @@ fn plain_names_are_mapped() {
     }
     let file_system = open(&workshop.path("image"), "names=as-is");
     assert_same(&file_system, &source, Compared::Contents);
+}
+
+#[test]
+fn every_interchange_level_is_read() {
+    let workshop = Workshop::new();
+    let source = workshop.source();
+    fs::create_dir_all(source.join("SUB/INNER")).unwrap();
+    for name in ["README.TXT", "SUB/A", "SUB/INNER/B.C"] {
+        source::file(&source.join(name), 3_000);
+    }
+    for level in ["1", "2", "3", "4"] {
+        let image = workshop.path(level);
+        genisoimage(&["-iso-level", level], &image, &source);
+        assert_same(&open(&image, "names=as-is"), &source, Compared::Contents);
+        // With Rock Ridge, and with tables of names for other systems, which are files like all others.
+        genisoimage(&["-iso-level", level, "-R", "-T"], &image, &source);
+        let file_system = open(&image, "");
+        assert_eq!(names(&find(&file_system, "SUB").unwrap()), ["A", "INNER", "TRANS.TBL"]);
+        assert_eq!(read(&find(&file_system, "SUB/A").unwrap()).unwrap(), fs::read(source.join("SUB/A")).unwrap());
+    }
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub(crate) mod tests {
         bytes[25] = flags;
         bytes[32] = identifier.len() as u8;
         bytes.extend_from_slice(identifier);
-        bytes.extend_from_slice(if identifier.len() % 2 == 0 { &[0] } else { &[] });
+        bytes.extend_from_slice(if identifier.len().is_multiple_of(2) { &[0] } else { &[] });
         bytes[0] = bytes.len() as u8;
         bytes
     }

@@ -8,6 +8,7 @@ pub(crate) mod calendar;
 pub(crate) mod directory_record;
 pub(crate) mod fields;
 pub(crate) mod names;
+pub(crate) mod path_table;
 pub(crate) mod rock_ridge;
 pub(crate) mod symlink;
 pub(crate) mod system_use;

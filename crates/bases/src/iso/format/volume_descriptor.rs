@@ -4,6 +4,7 @@ use vnode::Timestamp;
 
 use super::directory_record::DirectoryRecord;
 use super::fields::{Fields, Malformed};
+use super::path_table::PathTableLocation;
 use super::text::{self, CharacterSet};
 use super::{SECTOR_SIZE, time};
 
@@ -72,6 +73,7 @@ pub(crate) struct VolumeDescription {
     /// Bytes of a logical block: 512, 1,024 or 2,048.
     pub(crate) block_size: u32,
     pub(crate) root: RootDirectory,
+    pub(crate) path_table: PathTableLocation,
     pub(crate) times: VolumeTimes,
 }
 
@@ -162,6 +164,7 @@ impl VolumeDescription {
             sequence_number: fields.both16(124)?,
             block_size,
             root: RootDirectory { block: root.data_block()?, length: root.data_length },
+            path_table: PathTableLocation { block: fields.little32(140)?, length: fields.both32(132)? },
             times: VolumeTimes::parse(fields)?,
         })
     }
