@@ -22,6 +22,20 @@ pub(crate) struct Object {
     pub contents: Vec<u8>,
 }
 
+impl Object {
+    const KIND: u32 = 0o170_000;
+
+    /// Returns whether it is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.mode & Self::KIND == 0o040_000
+    }
+
+    /// Returns whether it is a regular file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.mode & Self::KIND == 0o100_000
+    }
+}
+
 /// Returns all objects below a directory by their paths.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, Object> {
     let mut objects = BTreeMap::new();
@@ -34,7 +48,10 @@ pub(crate) fn read(root: &Path) -> BTreeMap<String, Object> {
             let kind = metadata.file_type();
             let contents = match () {
                 () if kind.is_file() => fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
-                () if kind.is_symlink() => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+                () if kind.is_symlink() => fs::read_link(&path)
+                    .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+                    .into_os_string()
+                    .into_encoded_bytes(),
                 () => Vec::new(),
             };
             let is_device = kind.is_char_device() || kind.is_block_device();
@@ -57,8 +74,10 @@ pub(crate) fn read(root: &Path) -> BTreeMap<String, Object> {
 
 /// Compares what two trees show, and says where they differ first.
 pub(crate) fn assert_same(left: &BTreeMap<String, Object>, right: &BTreeMap<String, Object>, what: &str) {
-    let (names, others): (Vec<_>, Vec<_>) = (left.keys().collect(), right.keys().collect());
-    assert_eq!(names, others, "{what}: names");
+    let only = |one: &BTreeMap<String, Object>, other: &BTreeMap<String, Object>| {
+        one.keys().filter(|name| !other.contains_key(*name)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!((only(left, right), only(right, left)), (vec![], vec![]), "{what}: names");
     for (name, object) in left {
         let other = &right[name];
         assert!(object.contents == other.contents, "{what}: the contents of {name} differ");

@@ -60,15 +60,8 @@ fn one(width: &str, cluster_sectors: &str, size: u64) {
 
 /// Returns contents and times of files, which do not depend on who is asked.
 fn files(objects: &BTreeMap<String, Object>) -> BTreeMap<String, (Vec<u8>, i64)> {
-    let is_file = |object: &Object| object.mode & libc_kind::MASK == libc_kind::FILE;
-    let files = objects.iter().filter(|(_, object)| is_file(object));
+    let files = objects.iter().filter(|(_, object)| object.is_file());
     files.map(|(name, object)| (name.clone(), (object.contents.clone(), object.modified))).collect()
-}
-
-/// The bits of a mode that say what an object is.
-mod libc_kind {
-    pub(super) const MASK: u32 = 0o170_000;
-    pub(super) const FILE: u32 = 0o100_000;
 }
 
 fn mount_plyfs(scratch: &Scratch) {
