@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use conformance::Test;
 
 use crate::access::StackAccess;
-use crate::plan::RunPlan;
+use crate::plan::{RunBase, RunPlan};
 
 /// A property of runs that each test must cover.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,10 +24,11 @@ enum CoveredProperty {
 /// Returns the properties that a test covers in this run.
 fn covered_properties(plan: &RunPlan) -> BTreeSet<CoveredProperty> {
     let is_mount = plan.access.is_mount();
-    let base = match (plan.in_memory, &plan.union) {
-        (true, _) => "mem",
-        (_, Some(_)) => "union",
-        _ => "dir",
+    let base = match (plan.base, &plan.union) {
+        (RunBase::Memory, _) => "mem",
+        (RunBase::Fat(_), _) => "fat",
+        (RunBase::Directory, Some(_)) => "union",
+        (RunBase::Directory, None) => "dir",
     };
     let mut covered_properties = BTreeSet::from([
         CoveredProperty::Layer(is_mount, plan.layers.last().copied().unwrap_or("none").to_owned()),

@@ -2,12 +2,13 @@
 
 use std::process::{Command, Stdio};
 
+use bases::fat::format::FatWidth;
 use frontends::fuse::Features;
 use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
 use crate::access::StackAccess;
 use crate::pairs::covering;
-use crate::plan::{DirectoryLayout, RunKind, RunPlan, UnionConfiguration, VIEW};
+use crate::plan::{DirectoryLayout, RunBase, RunKind, RunPlan, UnionConfiguration, VIEW};
 
 /// FiST programs that change nothing, programs that change names, and programs that change data.
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
@@ -67,34 +68,37 @@ fn has_fusermount() -> bool {
 pub fn single(facilities: Facilities) -> Vec<RunPlan> {
     let mut plans = Vec::new();
     for access in facilities.available_accesses() {
-        for in_memory in [true, false] {
+        for base in [RunBase::Memory, RunBase::Directory] {
             // By its vnodes, memory of a process without privileges equals that of any other.
-            if !(in_memory && !facilities.is_root && access == StackAccess::Tree) {
-                plans.extend(over_base(facilities, access, in_memory));
+            if !(base == RunBase::Memory && !facilities.is_root && access == StackAccess::Tree) {
+                plans.extend(over_base(facilities, access, base));
             }
+        }
+        if facilities.is_root {
+            plans.extend(over_fat(access));
         }
     }
     plans
 }
 
-fn over_base(facilities: Facilities, access: StackAccess, in_memory: bool) -> Vec<RunPlan> {
+fn over_base(facilities: Facilities, access: StackAccess, base: RunBase) -> Vec<RunPlan> {
     let is_root = facilities.is_root;
     let plan = |run_kind, layers: &[&'static str]| RunPlan {
         access,
         run_kind,
-        in_memory,
+        base,
         union: None,
         layers: layers.to_vec(),
         is_root,
         withheld: None,
     };
     let mut plans = vec![plan(RunKind::Ordinary, &[])];
-    if !in_memory {
+    if base.has_files() {
         for union in unions(access, is_root) {
             plans.push(RunPlan { union: Some(union), ..plan(RunKind::Ordinary, &["union"]) });
         }
     }
-    if !in_memory && is_root {
+    if base.has_files() && is_root {
         let branches = UnionConfiguration::plain(&[ReadWrite, ReadWrite]);
         plans.push(RunPlan { union: Some(branches), ..plan(RunKind::Ordinary, &["mirror"]) });
     }
@@ -108,6 +112,24 @@ fn over_base(facilities: Facilities, access: StackAccess, in_memory: bool) -> Ve
         plans.extend(PROGRAMS.map(|program| plan(RunKind::Ordinary, &[program])));
         plans.extend([plan(RunKind::Small, &[]), plan(RunKind::Small, &["rot13"])]);
     }
+    plans
+}
+
+/// Returns the runs over FAT volumes of each width, and with layers that transform or watch what the base does.
+fn over_fat(access: StackAccess) -> Vec<RunPlan> {
+    let plan = |width, run_kind, layers: &[&'static str]| RunPlan {
+        access,
+        run_kind,
+        base: RunBase::Fat(width),
+        union: None,
+        layers: layers.to_vec(),
+        is_root: true,
+        withheld: None,
+    };
+    let mut plans = vec![plan(FatWidth::Fat16, RunKind::Small, &[])];
+    plans.extend([FatWidth::Fat12, FatWidth::Fat16, FatWidth::Fat32].map(|width| plan(width, RunKind::Ordinary, &[])));
+    plans.extend(["audit", "rot13"].map(|layer| plan(FatWidth::Fat32, RunKind::Ordinary, &[layer])));
+    plans.push(plan(FatWidth::Fat16, RunKind::ReadOnly, &["readonly"]));
     plans
 }
 
@@ -198,7 +220,7 @@ pub fn double(facilities: Facilities) -> Vec<RunPlan> {
         RunPlan {
             access: available_accesses[access],
             run_kind,
-            in_memory: BASES[base] == MatrixBase::Memory,
+            base: if BASES[base] == MatrixBase::Memory { RunBase::Memory } else { RunBase::Directory },
             union,
             layers: members,
             is_root: true,
@@ -212,7 +234,9 @@ const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
 
 /// Returns runs as if the kernel had no passthrough: of these, every mount by root through /dev/fuse with at most one layer.
 pub fn without_passthrough(single: &[RunPlan]) -> Vec<RunPlan> {
-    let plans = single.iter().filter(|plan| is_roots_device_mount(plan));
+    // Nothing of FAT has a file that the kernel could read itself.
+    let has_any = |plan: &&RunPlan| !matches!(plan.base, RunBase::Fat(_));
+    let plans = single.iter().filter(|plan| is_roots_device_mount(plan)).filter(has_any);
     plans.map(|plan| RunPlan { withheld: Some("passthrough"), ..plan.clone() }).collect()
 }
 
@@ -314,7 +338,7 @@ mod tests {
                     let count = plan.union.as_ref().map(|union| union.modes.len());
                     plan.layers.contains(&lower)
                         && count == base.branches()
-                        && plan.in_memory == (base == MatrixBase::Memory)
+                        && (plan.base == RunBase::Memory) == (base == MatrixBase::Memory)
                 });
                 assert!(is_covered, "{lower} on {base:?}");
             }

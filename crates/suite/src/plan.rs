@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bases::device::FileDevice;
+use bases::fat::format::FatWidth;
+use bases::fat::tools::mkfs::{MkfsOptions, mkfs};
 use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject, Test, Tree};
 use frontends::fuse::Features;
 use layers::BranchMode;
@@ -28,6 +31,40 @@ pub enum RunKind {
 /// Layers that all data pass through.
 const HANDLES_DATA: [&str; 8] = ["mirror", "negate", "rot13", "veil", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
 
+/// The kind of base of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunBase {
+    /// A file system in memory.
+    Memory,
+    /// A directory, or several as branches, in an ext4 image where possible.
+    Directory,
+    /// A FAT volume with sidecars in an image file.
+    Fat(FatWidth),
+}
+
+impl RunBase {
+    /// Returns whether objects are files of a directory of this machine, which the kernel can read itself.
+    pub(crate) fn has_files(self) -> bool {
+        self == Self::Directory
+    }
+}
+
+impl fmt::Display for RunBase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Memory => "mem",
+            Self::Directory => "dir",
+            Self::Fat(FatWidth::Fat12) => "fat12",
+            Self::Fat(FatWidth::Fat16) => "fat16",
+            Self::Fat(FatWidth::Fat32) => "fat32",
+        })
+    }
+}
+
+/// Abilities that FAT lacks: it answers `EPERM`, `EOPNOTSUPP`, `EINVAL` for names, and `EFBIG`, or files have no holes.
+const NOT_OF_FAT: [Ability; 6] =
+    [Ability::AnyNames, Ability::HardLinks, Ability::Holes, Ability::Punch, Ability::CopyRange, Ability::LargeFiles];
+
 /// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -35,8 +72,8 @@ pub struct RunPlan {
     pub access: StackAccess,
     /// The tests that it is for.
     pub run_kind: RunKind,
-    /// The base is in memory; otherwise it is one or more directories.
-    pub in_memory: bool,
+    /// The base.
+    pub base: RunBase,
     /// The branches, if the first layer joins several, and the options of a union.
     pub union: Option<UnionConfiguration>,
     /// Layers, bottom first; FiST programs of this crate are named by their files.
@@ -50,10 +87,9 @@ pub struct RunPlan {
 impl RunPlan {
     /// Returns everything that distinguishes this run from others.
     pub fn title(&self) -> String {
-        let base = if self.in_memory { "mem" } else { "dir" };
         let user = if self.is_root { "" } else { "user " };
         let small = if self.run_kind == RunKind::Small { " small" } else { "" };
-        let mut members = vec![base.to_owned()];
+        let mut members = vec![self.base.to_string()];
         let mut layers = self.layers.iter();
         if let Some(union) = &self.union {
             members = vec![format!("{} {union}", layers.next().expect("a layer joins the branches"))];
@@ -74,10 +110,13 @@ impl RunPlan {
         }
         let kernel_reads_the_base = self.is_root
             && self.kernel_has("passthrough", 6, 9)
-            && !self.in_memory
+            && self.base.has_files()
             && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.access.is_mount() && !kernel_reads_the_base {
             abilities = abilities.without(Ability::GrowingFiles);
+        }
+        if matches!(self.base, RunBase::Fat(_)) {
+            abilities = NOT_OF_FAT.into_iter().fold(abilities, Abilities::without);
         }
         if self.layers.contains(&"longnames") {
             abilities = abilities.without(Ability::FullNames);
@@ -159,8 +198,8 @@ impl RunPlan {
     /// Fails if the location for its files cannot be created, or the stack cannot be built or mounted.
     pub fn start(&self) -> Result<LiveRun, Box<dyn std::error::Error>> {
         let size = if self.run_kind == RunKind::Small { 48 } else { 2048 };
-        let test_directory = if self.in_memory { TestDirectory::plain()? } else { TestDirectory::image(size)? };
-        if self.run_kind == RunKind::Small && !self.in_memory && !test_directory.is_image() {
+        let test_directory = if self.base.has_files() { TestDirectory::image(size)? } else { TestDirectory::plain()? };
+        if self.run_kind == RunKind::Small && self.base.has_files() && !test_directory.is_image() {
             return Err("no image can be mounted".into());
         }
         let (recipe, branches) = self.recipe(&test_directory)?;
@@ -194,17 +233,20 @@ impl RunPlan {
     /// Fails if the branches cannot be created.
     pub fn recipe(&self, test_directory: &TestDirectory) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
-        let base = match (self.in_memory, self.run_kind, &self.union) {
-            (true, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
-            (true, ..) => Base::Memory("size=2g".to_owned()),
-            (false, _, Some(union)) if union.has_view() => {
+        let base = match (self.base, self.run_kind, &self.union) {
+            (RunBase::Memory, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
+            (RunBase::Memory, ..) => Base::Memory("size=2g".to_owned()),
+            (RunBase::Fat(width), kind, _) => {
+                Base::Fat(volume(&test_directory.path().join("image"), width, kind)?, "meta=sidecar".to_owned())
+            }
+            (RunBase::Directory, _, Some(union)) if union.has_view() => {
                 let mut branches =
                     make_branches(test_directory, &[&union.modes[..], &[BranchMode::ReadWrite]].concat())?;
                 private = branches.pop().map(|(path, _)| path);
                 Base::Branches(branches)
             }
-            (false, _, Some(union)) => Base::Branches(make_branches(test_directory, &union.modes)?),
-            (false, _, None) => Base::Directory(test_directory.path().to_owned()),
+            (RunBase::Directory, _, Some(union)) => Base::Branches(make_branches(test_directory, &union.modes)?),
+            (RunBase::Directory, _, None) => Base::Directory(test_directory.path().to_owned()),
         };
         let branches = match (&base, &self.union) {
             (Base::Branches(branches), Some(union)) if union.layout == DirectoryLayout::Duplicated => {
@@ -232,6 +274,21 @@ impl RunPlan {
         }
         Ok((if self.run_kind == RunKind::ReadOnly { recipe.prepared() } else { recipe }, branches))
     }
+}
+
+/// Makes an empty volume in a file.
+fn volume(path: &Path, width: FatWidth, kind: RunKind) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    // FAT12 has clusters of 64 KiB then.
+    let size = if kind == RunKind::Small { 48 << 20 } else { 240 << 20 };
+    let device = Arc::new(FileDevice::create(path, size)?);
+    let clusters = match width {
+        FatWidth::Fat12 => 128,
+        FatWidth::Fat16 => 8,
+        FatWidth::Fat32 => 1,
+    };
+    let options = MkfsOptions { width: Some(width), sectors_per_cluster: Some(clusters), ..MkfsOptions::default() };
+    mkfs(device, &options, &mut |_| {})?;
+    Ok(path.to_owned())
 }
 
 /// Placeholder for a view that the tests run in: the actual option names this program.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bases::{dir, mem};
+use bases::device::{Access, FileDevice};
+use bases::{dir, fat, mem};
 use layers::{Branch, BranchMode};
 use vnode::FileSystemRef;
 
@@ -15,6 +16,8 @@ pub enum Base {
     Memory(String),
     /// A directory.
     Directory(PathBuf),
+    /// A FAT volume in a file, with these options.
+    Fat(PathBuf, String),
     /// Directories, each with its mode. The first layer joins them.
     Branches(Vec<(PathBuf, BranchMode)>),
 }
@@ -79,6 +82,12 @@ impl Recipe {
                 vec![Arc::new(mem::MemoryFileSystem::new(options)) as FileSystemRef]
             }
             Base::Directory(path) => vec![directory(path)?],
+            Base::Fat(path, options) => {
+                let device = Arc::new(FileDevice::open(path, Access::Write).map_err(problem)?);
+                let options = fat::Options::parse(options).map_err(problem)?;
+                let opened = fat::FatFileSystem::open(device, "volume", options).map_err(problem)?;
+                vec![Arc::new(opened) as FileSystemRef]
+            }
             Base::Branches(directories) => {
                 directories.iter().map(|(path, _)| directory(path)).collect::<Result<_, _>>()?
             }
@@ -131,6 +140,7 @@ impl Recipe {
         let mut text = match &self.base {
             Base::Memory(options) => format!("mem\x1f{options}"),
             Base::Directory(path) => format!("dir\x1f{}", path.display()),
+            Base::Fat(path, options) => format!("fat\x1f{options}\x1d{}", path.display()),
             Base::Branches(branches) => {
                 let words = branches.iter().map(|(path, mode)| format!("{mode}={}", path.display()));
                 format!("branches\x1f{}", words.collect::<Vec<_>>().join("\x1d"))
@@ -156,6 +166,10 @@ impl Recipe {
         let base = match (words.next()?, words.next()?) {
             ("mem", options) => Base::Memory(options.to_owned()),
             ("dir", path) => Base::Directory(Path::new(path).to_owned()),
+            ("fat", rest) => {
+                let (options, path) = rest.split_once('\x1d')?;
+                Base::Fat(Path::new(path).to_owned(), options.to_owned())
+            }
             ("branches", branches) => {
                 Base::Branches(branches.split('\x1d').map(branch_of_text).collect::<Option<_>>()?)
             }
@@ -223,6 +237,7 @@ fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {
 impl fmt::Display for Recipe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.base {
+            Base::Fat(..) => "fat",
             Base::Memory(_) => "mem",
             Base::Directory(_) => "dir",
             Base::Branches(_) => "branches",

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use suite::TestDirectory;
 use suite::access::StackAccess;
 use suite::matrix::{self, Facilities};
-use suite::plan::{RunKind, RunPlan};
+use suite::plan::{RunBase, RunKind, RunPlan};
 use vnode::AccessControl;
 
 /// Returns each writable stack of the matrix once: on its vnodes, a stack is the same whatever the access.
@@ -29,7 +29,8 @@ fn every_stack_admits_whom_it_declares_to_admit() {
     let mut declared = HashSet::new();
     for plan in stacks() {
         // The directory for temporary files may not support access control lists.
-        let test_directory = if plan.in_memory { TestDirectory::plain() } else { TestDirectory::image(64) }.unwrap();
+        let test_directory =
+            if plan.base == RunBase::Directory { TestDirectory::image(64) } else { TestDirectory::plain() }.unwrap();
         let file_system = plan.build(&test_directory).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));
         declared.insert(file_system.properties().promises.access_control);
         if let Err(failure) = conformance::check_access_control(&*file_system) {
