@@ -3,19 +3,17 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use bases::device::FileDevice;
 use bases::fat::format::FatWidth;
-use bases::fat::tools::mkfs::{MkfsOptions, mkfs};
 use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject, Test, Tree};
 use frontends::fuse::Features;
 use layers::BranchMode;
 use vnode::FileSystemRef;
 
 use crate::access::StackAccess;
-use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, with_initial_credentials};
+use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, make_volume, with_initial_credentials};
 
 /// The tests that a run is made for, and its requirements for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +235,8 @@ impl RunPlan {
             (RunBase::Memory, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
             (RunBase::Memory, ..) => Base::Memory("size=2g".to_owned()),
             (RunBase::Fat(width), kind, _) => {
-                Base::Fat(volume(&test_directory.path().join("image"), width, kind)?, "meta=sidecar".to_owned())
+                let size = if kind == RunKind::Small { 48 } else { 240 };
+                Base::Fat(make_volume(test_directory, width, size)?, "meta=sidecar".to_owned())
             }
             (RunBase::Directory, _, Some(union)) if union.has_view() => {
                 let mut branches =
@@ -274,21 +273,6 @@ impl RunPlan {
         }
         Ok((if self.run_kind == RunKind::ReadOnly { recipe.prepared() } else { recipe }, branches))
     }
-}
-
-/// Makes an empty volume in a file.
-fn volume(path: &Path, width: FatWidth, kind: RunKind) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    // FAT12 has clusters of 64 KiB then.
-    let size = if kind == RunKind::Small { 48 << 20 } else { 240 << 20 };
-    let device = Arc::new(FileDevice::create(path, size)?);
-    let clusters = match width {
-        FatWidth::Fat12 => 128,
-        FatWidth::Fat16 => 8,
-        FatWidth::Fat32 => 1,
-    };
-    let options = MkfsOptions { width: Some(width), sectors_per_cluster: Some(clusters), ..MkfsOptions::default() };
-    mkfs(device, &options, &mut |_| {})?;
-    Ok(path.to_owned())
 }
 
 /// Placeholder for a view that the tests run in: the actual option names this program.

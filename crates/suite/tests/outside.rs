@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 
+use bases::fat::format::FatWidth;
 use frontends::fuse::Features;
 use layers::BranchMode;
 use libtest_mimic::{Arguments, Failed};
-use suite::{Base, Recipe, ServedStack, TestDirectory, make_branches, serve_if_requested, timed_trial};
+use suite::{Base, Recipe, ServedStack, TestDirectory, make_branches, make_volume, serve_if_requested, timed_trial};
 
-use OutsideBase::{Branches, Directory, Memory};
+use OutsideBase::{Branches, Directory, Fat, Memory};
 
 const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 const FSX: (&str, &str) = ("fsx", "0.3.2");
@@ -76,11 +77,13 @@ truncate = 3
 fsync = 0.05
 fdatasync = 0.05
 posix_fallocate = 1
-punch_hole = 1
 sendfile = 1
 posix_fadvise = 1
 copy_file_range = 1
 ";
+
+/// Added where files have holes.
+const FSX_HOLES: &str = "punch_hole = 1\n";
 
 fn main() -> ExitCode {
     serve_if_requested();
@@ -112,8 +115,13 @@ fn main() -> ExitCode {
 
 /// Stacks that are always tested: data passed through by the kernel, data that a layer changes, in memory, and copied
 /// up.
-const PRIMARY_STACKS: &[(OutsideBase, &[&str])] =
-    &[(Directory, &["audit"]), (Directory, &["audit", "rot13"]), (Memory, &[]), (Branches(3), UNION)];
+const PRIMARY_STACKS: &[(OutsideBase, &[&str])] = &[
+    (Directory, &["audit"]),
+    (Directory, &["audit", "rot13"]),
+    (Memory, &[]),
+    (Branches(3), UNION),
+    (Fat(FatWidth::Fat32), &[]),
+];
 
 /// Stacks with each other base and layer.
 const OTHER_STACKS: &[(OutsideBase, &[&str])] = &[
@@ -126,6 +134,8 @@ const OTHER_STACKS: &[(OutsideBase, &[&str])] = &[
     (Directory, &["sizes.fist"]),
     (Memory, &["audit", "rot13"]),
     (Branches(1), UNION),
+    (Fat(FatWidth::Fat12), &[]),
+    (Fat(FatWidth::Fat16), &["audit", "rot13"]),
     (Branches(3), &["union", "audit", "rot13"]),
 ];
 
@@ -136,6 +146,8 @@ enum OutsideBase {
     Directory,
     /// A union of this many branches in one image; only the first is writable.
     Branches(usize),
+    /// A FAT volume with sidecars.
+    Fat(FatWidth),
 }
 
 const UNION: &[&str] = &["union"];
@@ -151,6 +163,9 @@ impl fmt::Display for OutsideStack {
         match self.bottom {
             Memory => formatter.write_str("mem"),
             Directory => formatter.write_str("dir"),
+            Fat(FatWidth::Fat12) => formatter.write_str("fat12"),
+            Fat(FatWidth::Fat16) => formatter.write_str("fat16"),
+            Fat(FatWidth::Fat32) => formatter.write_str("fat32"),
             Branches(count) => formatter.write_str(&vec!["dir"; count].join(", ")),
         }?;
         self.layers.iter().try_for_each(|layer| write!(formatter, " | {layer}"))
@@ -163,6 +178,11 @@ impl OutsideStack {
         !self.layers.iter().any(|layer| ["audit", "rules.fist"].contains(layer))
     }
 
+    /// Returns whether its files have holes.
+    fn has_holes(&self) -> bool {
+        !matches!(self.bottom, Fat(_))
+    }
+
     /// Returns the recipe of the stack on files in this directory, and the directory of the lowest branch.
     fn prepare(&self, test_directory: &TestDirectory) -> Result<(Recipe, PathBuf), Failed> {
         let log = test_directory.sibling("logs")?.join("audit").display().to_string();
@@ -172,6 +192,10 @@ impl OutsideStack {
                 let lower = test_directory.path().join("lower");
                 fs::create_dir(&lower)?;
                 (Base::Directory(lower.clone()), lower)
+            }
+            Fat(width) => {
+                let volume = make_volume(test_directory, width, 240)?;
+                (Base::Fat(volume, "meta=sidecar".to_owned()), test_directory.path().to_owned())
             }
             Branches(count) => {
                 let mut modes = vec![BranchMode::ReadOnly; count];
@@ -268,7 +292,8 @@ fn fsx_with(stack: &OutsideStack, seeds: Range<u64>) -> Result<(), Failed> {
     let mount_point = test_directory.sibling("mount")?;
     let logs = test_directory.sibling("logs")?;
     let configuration = logs.join("fsx.toml");
-    fs::write(&configuration, FSX_CONFIGURATION)?;
+    let holes = if stack.has_holes() { FSX_HOLES } else { "" };
+    fs::write(&configuration, format!("{FSX_CONFIGURATION}{holes}"))?;
     let served = ServedStack::start(&recipe, &mount_point, Features::NONE, None)?;
     for seed in seeds.clone() {
         let mut command = Command::new(&program);
