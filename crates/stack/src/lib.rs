@@ -6,8 +6,8 @@
 //! [`Registry`] adds kinds of layers and bases that Plyfs does not have.
 
 mod build;
+mod built_in;
 mod explain;
-mod fat;
 pub mod fork;
 mod iso;
 pub mod kinds;

@@ -1,6 +1,7 @@
 //! A regular file or block device as a device, and the locks that keep others off it.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use procfs::DescriptorPath;
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno as SystemError;
 use vnode::Errno;
 
@@ -190,6 +191,13 @@ impl Device for FileDevice {
                 Ok(())
             }
             result => result.map_err(write_error),
+        }
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) {
+        // A length of 0 would mean the rest of the file.
+        if let Some(length) = NonZeroU64::new(length) {
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(length), Advice::WillNeed);
         }
     }
 

@@ -82,6 +82,11 @@ pub trait Device: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Announces that the range will be read soon, so that it is ready then; does not wait for it. Default: does nothing.
+    fn prefetch(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
+
     /// Returns the file that holds the contents, and the offset of the first byte in it, for the kernel to read directly.
     /// Default: none.
     fn backing(&self) -> Option<(BorrowedFd<'_>, u64)> {

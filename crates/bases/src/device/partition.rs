@@ -76,6 +76,13 @@ impl Device for Partition {
         self.device.discard(self.start + offset, length)
     }
 
+    fn prefetch(&self, offset: u64, length: u64) {
+        let left = self.size.saturating_sub(offset);
+        if let Some(start) = self.start.checked_add(offset) {
+            self.device.prefetch(start, length.min(left));
+        }
+    }
+
     fn backing(&self) -> Option<(BorrowedFd<'_>, u64)> {
         let (file, offset) = self.device.backing()?;
         Some((file, offset.checked_add(self.start)?))

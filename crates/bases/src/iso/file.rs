@@ -11,6 +11,7 @@ use super::decompression::CompressedFile;
 use super::directory::Named;
 use super::node::IsoNode;
 use super::object::{Content, Encoding};
+use super::read_ahead::ReadAhead;
 use super::volume::Volume;
 
 /// An open regular file.
@@ -18,6 +19,7 @@ pub(crate) struct IsoFile {
     volume: Arc<Volume>,
     source: FileSource,
     attributes: Attributes,
+    read_ahead: ReadAhead,
 }
 
 /// Where the data of a file come from.
@@ -38,7 +40,12 @@ impl IsoFile {
             IsoNode::Object { named, .. } => FileSource::Object(named.clone()),
             _ => FileSource::Range(node.boot_file().ok_or(Errno::EIO)?.offset),
         };
-        let file = Self { volume: Arc::clone(node.volume()), source, attributes: node.attributes() };
+        let file = Self {
+            volume: Arc::clone(node.volume()),
+            source,
+            attributes: node.attributes(),
+            read_ahead: ReadAhead::default(),
+        };
         if let FileSource::Object(named) = &file.source
             && let Content::File { encoding, .. } = &named.object.content
         {
@@ -49,6 +56,16 @@ impl IsoFile {
             }
         }
         Ok(file)
+    }
+
+    /// Announces to the device what will be read after this read. Of compressed files it is not known where that is.
+    fn announce(&self, offset: u64, length: usize) {
+        let FileSource::Object(named) = &self.source else { return };
+        if let Content::File { sections, encoding: Encoding::Plain } = &named.object.content
+            && let Some(part) = self.read_ahead.note(offset, length as u64, self.attributes.size)
+        {
+            sections.prefetch(&self.volume.tree, &part);
+        }
     }
 
     /// Returns the file as a compressed one.
@@ -74,6 +91,7 @@ impl OpenFile for IsoFile {
         if buffer.is_empty() {
             return Ok(0);
         }
+        self.announce(offset, length);
         match &self.source {
             FileSource::Range(start) => self.volume.tree.read(start + offset, buffer)?,
             FileSource::Object(named) => match (&named.object.content, self.compressed()) {

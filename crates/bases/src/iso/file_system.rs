@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vnode::{
-    Caller, Control, ControlError, Description, FileSystem, Handle, Needs, Promises, Properties, Result, VnodeRef,
+    Caller, Control, ControlError, Description, FileSystem, Handle, Name, Needs, Promises, Properties, Result, VnodeRef,
 };
 
 use super::directory_node::DirectoryNode;
@@ -12,7 +12,7 @@ use super::information::Information;
 use super::node::IsoNode;
 use super::opening;
 use super::volume::Volume;
-use super::walk::Walk;
+use super::walk::{Walk, WalkError};
 use super::{KIND, Options};
 use crate::device::DeviceRef;
 
@@ -47,9 +47,25 @@ impl IsoFileSystem {
         &self.information
     }
 
-    /// Returns all objects, each directory before what is in it, ordered by name. The walk acts as the server.
+    /// Returns all objects, each directory before what is in it, in the order of their records. The walk acts as the server.
     pub fn walk(&self) -> Walk {
-        Walk::new(self.root())
+        Walk::new(self.root(), Vec::new())
+    }
+
+    /// Returns the object at a path from the root, and everything in it, as [`IsoFileSystem::walk`] does. Slashes at the beginning,
+    /// at the end, and more than one in a row mean nothing; no symlink is followed.
+    ///
+    /// # Errors
+    /// That of the first directory or object on the way that cannot be looked up, with its path.
+    pub fn walk_at(&self, path: &[u8]) -> std::result::Result<Walk, WalkError> {
+        let (mut vnode, mut reached) = (self.root(), Vec::new());
+        for component in path.split(|byte| *byte == b'/').filter(|component| !component.is_empty()) {
+            let separator: &[u8] = if reached.is_empty() { b"" } else { b"/" };
+            reached = [&reached, separator, component].concat();
+            let found = Name::new(component).and_then(|name| vnode.lookup(&Caller::server(), name));
+            vnode = found.map_err(|errno| WalkError { path: reached.clone(), errno })?.vnode;
+        }
+        Ok(Walk::new(vnode, reached))
     }
 }
 

@@ -28,6 +28,7 @@ mod opening;
 mod operations;
 mod options;
 mod raw_sectors;
+mod read_ahead;
 mod recognition;
 mod sections;
 mod sessions;

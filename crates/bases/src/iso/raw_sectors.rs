@@ -152,6 +152,12 @@ impl Device for RawSectors {
     fn flush(&self) -> Result<()> {
         Ok(())
     }
+
+    fn prefetch(&self, offset: u64, length: u64) {
+        let in_image = |offset: u64| (offset / u64::from(SECTOR_SIZE)).saturating_mul(self.layout.size);
+        let start = in_image(offset);
+        self.device.prefetch(start, in_image(offset.saturating_add(length)).saturating_sub(start));
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The data of files: sections in extents, contiguous or interleaved with others, of which a file may have several.
 
+use std::ops::Range;
+
 use vnode::Result;
 
 use super::format::directory_record::DirectoryRecord;
@@ -62,6 +64,18 @@ impl FileSections {
         self.sections.len() * size_of::<Section>()
     }
 
+    /// Announces to the device that a part of the file will be read. Only of sections that are not interleaved.
+    pub(crate) fn prefetch(&self, tree: &Tree, part: &Range<u64>) {
+        let first = self.sections.partition_point(|section| section.end() <= part.start);
+        for section in self.sections[first..].iter().take_while(|section| section.start < part.end) {
+            let (start, end) = (part.start.max(section.start), part.end.min(section.end()));
+            if !section.is_interleaved() && start < end {
+                let offset = section.block * u64::from(tree.block_size) + (start - section.start);
+                tree.device.prefetch(offset, end - start);
+            }
+        }
+    }
+
     /// Fills the buffer from an offset in the file, up to the end of the file at most.
     ///
     /// # Errors
@@ -88,12 +102,16 @@ impl Section {
         self.start + u64::from(self.length)
     }
 
+    fn is_interleaved(&self) -> bool {
+        self.unit_blocks != 0 && self.gap_blocks != 0
+    }
+
     /// Fills the buffer from an offset in the section.
     fn read(&self, tree: &Tree, mut offset: u64, buffer: &mut [u8]) -> Result<()> {
         let block_size = u64::from(tree.block_size);
         let start = self.block * block_size;
         let unit = u64::from(self.unit_blocks) * block_size;
-        if unit == 0 || self.gap_blocks == 0 {
+        if !self.is_interleaved() {
             return tree.read(start + offset, buffer);
         }
         let period = unit + u64::from(self.gap_blocks) * block_size;

@@ -60,7 +60,9 @@ pub(crate) fn find(
         return Ok(Sessions { all: vec![selected.clone()], selected });
     }
     let first = read(device, 0)?;
-    let emulated = session(device, EMULATED_START);
+    // The root directory of a session that ends before is not in a later one, unlike that of a copy.
+    let is_copy = |first: &Descriptors| root_offset(first) >= u64::from(EMULATED_START) * u64::from(SECTOR_SIZE);
+    let emulated = session(device, EMULATED_START).filter(|_| first.as_ref().is_none_or(is_copy));
     let is_emulated = emulated.is_some();
     let Some(begin) = emulated.or_else(|| first.clone()) else { return Err(missing(device)) };
     let all = search(device, begin);
@@ -108,14 +110,20 @@ fn read(device: &dyn Device, start: u32) -> std::result::Result<Option<Descripto
 /// unlike that of an image which is a file in this one.
 fn session(device: &dyn Device, start: u32) -> Option<Descriptors> {
     let descriptors = read(device, start).ok()??;
-    let VolumeDescription { block_size, root, .. } = descriptors.primary;
-    let offset = u64::from(root.block) * u64::from(block_size);
+    let root = descriptors.primary.root;
+    let offset = root_offset(&descriptors);
     let mut head = [0; SECTOR_SIZE as usize];
     if offset < u64::from(start) * u64::from(SECTOR_SIZE) || read_at(device, offset, &mut head).is_err() {
         return None;
     }
     let record = DirectoryRecord::parse(&head).ok()??;
     (record.is_self() && record.data_block() == Ok(root.block)).then_some(descriptors)
+}
+
+/// Returns the offset of the root directory of a session.
+fn root_offset(descriptors: &Descriptors) -> u64 {
+    let VolumeDescription { block_size, root, .. } = descriptors.primary;
+    u64::from(root.block) * u64::from(block_size)
 }
 
 /// Returns this session and all that follow it.
@@ -221,6 +229,13 @@ mod tests {
         let device = device(256, &[(32, 25, 50), (64, 26, 82), (0, 90, 82)]);
         assert_eq!(starts(&*device, None), (0, vec![32, 64]));
         assert_eq!(starts(&*device, Some(1)).0, 32);
+    }
+
+    #[test]
+    fn a_second_session_where_the_first_emulated_one_would_be() {
+        let device = device(128, &[(0, 30, 20), (32, 40, 55)]);
+        assert_eq!(starts(&*device, None), (32, vec![0, 32]));
+        assert_eq!(starts(&*device, Some(1)).0, 0);
     }
 
     #[test]

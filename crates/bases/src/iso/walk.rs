@@ -32,10 +32,12 @@ pub struct WalkError {
 /// the way to an object, not for all.
 pub struct Walk {
     caller: Caller,
-    /// The root, before it is visited.
-    root: Option<VnodeRef>,
+    /// Where the walk starts, before that is visited.
+    start: Option<VnodeRef>,
     /// The directory that was visited last, to be entered next, with its name.
     entering: Option<(VnodeRef, Vec<u8>)>,
+    /// Number of directories on the way to an object at most.
+    depth_max: usize,
     /// Directories on the way, the innermost last.
     levels: Vec<Level>,
     /// Path of the innermost one.
@@ -55,10 +57,17 @@ struct Level {
 }
 
 impl Walk {
-    /// Returns the walk over a tree.
-    pub(crate) fn new(root: VnodeRef) -> Self {
-        let (levels, path) = (Vec::new(), Vec::new());
-        Self { caller: Caller::server(), root: Some(root), entering: None, levels, path }
+    /// Returns the walk over an object, which has this path, and everything in it.
+    pub(crate) fn new(start: VnodeRef, path: Vec<u8>) -> Self {
+        let (start, levels) = (Some(start), Vec::new());
+        Self { caller: Caller::server(), start, entering: None, depth_max: usize::MAX, levels, path }
+    }
+
+    /// Restricts the walk to objects with at most this many directories on the way from the start, which counts if it is one: with 0
+    /// to the start, with 1 to the start and what is directly in it.
+    #[must_use]
+    pub fn with_depth(self, depth_max: usize) -> Self {
+        Self { depth_max, ..self }
     }
 
     /// Opens a directory with this name in the innermost one, which it becomes.
@@ -85,7 +94,7 @@ impl Walk {
         let path = self.path_of(name.as_bytes());
         match directory.lookup(&self.caller, name.as_name()) {
             Ok(entry) => {
-                if entry.attributes.is_directory() {
+                if entry.attributes.is_directory() && self.levels.len() < self.depth_max {
                     self.entering = Some((VnodeRef::clone(&entry.vnode), name.as_bytes().to_vec()));
                 }
                 Ok(WalkEntry { path, vnode: entry.vnode, attributes: entry.attributes })
@@ -94,13 +103,16 @@ impl Walk {
         }
     }
 
-    fn visit_root(&mut self, root: VnodeRef) -> Result<WalkEntry, WalkError> {
-        match root.getattr(&self.caller) {
+    fn visit_start(&mut self, start: VnodeRef) -> Result<WalkEntry, WalkError> {
+        let path = self.path.clone();
+        match start.getattr(&self.caller) {
             Ok(attributes) => {
-                self.entering = Some((VnodeRef::clone(&root), Vec::new()));
-                Ok(WalkEntry { path: Vec::new(), vnode: root, attributes })
+                if attributes.is_directory() && self.depth_max > 0 {
+                    self.entering = Some((VnodeRef::clone(&start), Vec::new()));
+                }
+                Ok(WalkEntry { path, vnode: start, attributes })
             }
-            Err(errno) => Err(WalkError { path: Vec::new(), errno }),
+            Err(errno) => Err(WalkError { path, errno }),
         }
     }
 
@@ -130,8 +142,8 @@ impl Iterator for Walk {
     type Item = Result<WalkEntry, WalkError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(root) = self.root.take() {
-            return Some(self.visit_root(root));
+        if let Some(start) = self.start.take() {
+            return Some(self.visit_start(start));
         }
         if let Some((vnode, name)) = self.entering.take()
             && let Err(error) = self.enter(vnode, &name)

@@ -4,6 +4,7 @@
 mod boot;
 mod compare;
 mod compression;
+mod conformance;
 mod damage;
 mod extents;
 mod fields;
@@ -11,6 +12,7 @@ mod handles;
 mod hostile;
 mod image;
 mod interface;
+mod kept;
 mod names;
 mod rock_ridge;
 mod sectors;
