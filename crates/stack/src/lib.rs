@@ -6,7 +6,9 @@
 //! [`Registry`] adds kinds of layers and bases that Plyfs does not have.
 
 mod build;
+mod built_in;
 mod explain;
+mod fat;
 pub mod fork;
 pub mod kinds;
 mod registry;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use layers::Kind;
 
-use crate::kinds::{BASES, BaseKind};
+use crate::built_in::BASES;
+use crate::kinds::BaseKind;
 
 /// The kinds of layers and bases that an expression can name: those of Plyfs, and others that a program adds.
 #[derive(Clone, Debug)]
