@@ -17,7 +17,7 @@ use crate::repairs::check;
 use crate::tune::fragmented;
 
 /// Time within which all tools have looked at one image.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Returns a number of the environment.
 pub(crate) fn number(name: &str) -> Option<u64> {
