@@ -17,7 +17,7 @@ pub(crate) struct BadsectArguments {
     #[command(flatten)]
     image: ImageArguments,
     /// Only report: write nothing
-    #[arg(short = 'n', long, visible_alias = "no-change", conflicts_with_all = ["write_test", "relocate"])]
+    #[arg(short = 'n', long, alias = "no-change", conflicts_with_all = ["write_test", "relocate"])]
     dry_run: bool,
     /// Also write back what is read, and compare it: finds sectors that can only be read. Contents do not change, but a power failure during it may tear a sector
     #[arg(short = 'w', long)]

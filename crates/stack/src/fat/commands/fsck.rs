@@ -16,7 +16,7 @@ pub(crate) struct FsckArguments {
     #[command(flatten)]
     image: ImageArguments,
     /// Only report: write nothing, ask nothing
-    #[arg(short = 'n', long, visible_alias = "dry-run", conflicts_with_all = ["preen", "yes"])]
+    #[arg(short = 'n', long = "dry-run", alias = "no-change", conflicts_with_all = ["preen", "yes"])]
     no_change: bool,
     /// Make only the repairs that lose nothing, without questions, as at the start of a machine
     #[arg(short = 'p', long, visible_short_alias = 'a', conflicts_with = "yes")]
