@@ -30,6 +30,16 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Ends the use of the file system: flushes everything as [`FileSystem::sync`], and marks on the storage that nothing uses it, where
+    /// that has such a mark. A front end calls it once, when no operation follows; one that does may fail. Layers pass it on. Default:
+    /// flushes.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::sync`].
+    fn end(&self) -> Result<()> {
+        self.sync()
+    }
+
     /// Returns the identifier of the file system that stores the objects (`f_fsid` of statfs(2), where it is derived
     /// from the UUID): unique, and the same whenever and wherever that file system is mounted. Layers over another file
     /// system pass it on. Default: `None`, for a file system that has no such identifier or several.

@@ -190,6 +190,10 @@ impl FileSystem for FatFileSystem {
         self.volume.synchronize()
     }
 
+    fn end(&self) -> Result<()> {
+        Self::end(self)
+    }
+
     fn claim(&self) -> Result<Claim> {
         self.claimed.claim()
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use plyfs_bases::device::MemoryDevice;
-use plyfs_bases::fat::format::{Entry, EntryAttributes, FatWidth, InfoSector, Link, NO_NAME, ShortName, StateFlags};
+use plyfs_bases::fat::format::{
+    Entry, EntryAttributes, ExtendedFields, FatWidth, InfoSector, Link, NO_NAME, ShortName, StateFlags,
+};
 use plyfs_bases::fat::tools::fsck::{Repair, fsck};
 use plyfs_bases::fat::tools::mkfs::{MkfsOptions, mkfs};
 use plyfs_bases::fat::tools::{ToolError, show_label};
@@ -77,6 +79,54 @@ fn a_copy_that_differs_is_written() {
     assert_repaired(&sample.image, &["backup-differs"]);
     sample.image.write(6 * 512, &[0; 512]);
     assert_repaired(&sample.image, &["backup-differs"]);
+}
+
+/// Changes the fields of FAT32 in a boot sector and its copy.
+fn edit_extended(image: &Image, edit: impl Fn(&mut ExtendedFields)) {
+    for offset in [0, 6 * 512] {
+        image.edit_boot(offset, |boot| edit(boot.extended.as_mut().unwrap()));
+    }
+}
+
+#[test]
+fn missing_copies_and_information_sectors_are_created() {
+    for sector in [0, 0xFFFF] {
+        let sample = Sample::new(FatWidth::Fat32);
+        edit_extended(&sample.image, |fields| fields.backup_sector = sector);
+        // The old copy is data of somebody else.
+        assert_repaired(&sample.image, &["backup-missing"]);
+        assert_eq!(boot_sector(&*sample.image.device, 0).extended.unwrap().backup_sector, 2);
+        edit_extended(&sample.image, |fields| fields.backup_sector = sector);
+        sample.image.write(2 * 512, &[0; 512]);
+        sample.image.write(6 * 512, &[0; 512]);
+        assert_eq!(codes(&preen(sample.image.device())), ["backup-missing"]);
+        assert_sound(&sample.image, "a copy");
+        let fields = boot_sector(&*sample.image.device, 6 * 512).extended.unwrap();
+        assert_eq!((fields.backup_sector, fields.info_sector), (6, 1));
+
+        let sample = Sample::new(FatWidth::Fat32);
+        let before = sample.image.device.contents();
+        edit_extended(&sample.image, |fields| fields.info_sector = sector);
+        sample.image.write(512, &[0; 512]);
+        assert_repaired(&sample.image, &["info-missing"]);
+        assert!(sample.image.device.contents() == before);
+    }
+    // Where all reserved sectors are used, there is no room.
+    let sample = Sample::new(FatWidth::Fat32);
+    edit_extended(&sample.image, |fields| fields.backup_sector = 0);
+    (1..sample.image.geometry.reserved_sectors())
+        .for_each(|sector| sample.image.write(u64::from(sector) * 512 + 20, &[1]));
+    assert_eq!(codes(&check(sample.image.device())), Vec::<&str>::new());
+}
+
+#[test]
+fn oddities_are_noted() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    mkfs(device.clone(), &MkfsOptions { fats: 3, ..MkfsOptions::default() }, &mut |_| ()).unwrap();
+    let report = check(device);
+    assert_eq!((report.found(), report.notes.len()), (0, 1), "{report}");
+    assert!(report.to_string().contains("note: 3 file allocation tables"), "{report}");
+    assert_eq!(report.to_json()["notes"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn tables_are_shown_in_runs() {
 fn directories_and_chains_are_found_by_their_paths() {
     for width in WIDTHS {
         let sample = Sample::new(width);
-        let directory = |path| dump_directory(sample.image.device(), path, CodePage::default(), 0);
+        let directory = |path| dump_directory(sample.image.device(), path, CodePage::default());
         let root = directory("/").unwrap();
         assert!(root.rows.iter().any(|(_, value)| value == "label SAMPLE"), "{root}");
         assert!(root.rows.iter().any(|(_, value)| value.ends_with(": A long file n")), "{root}");

@@ -4,6 +4,7 @@
 mod badsect;
 mod boot;
 mod chains;
+mod codes;
 mod directories;
 mod dump;
 mod external;

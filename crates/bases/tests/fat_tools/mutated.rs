@@ -7,7 +7,7 @@ use fastrand::Rng;
 use plyfs_bases::device::MemoryDevice;
 use plyfs_bases::fat::format::{CodePage, FatWidth};
 use plyfs_bases::fat::tools::fsck::{Answer, FsckMode, FsckOptions, LostChains, Repair, fsck};
-use plyfs_bases::fat::tools::tune::{TuneOptions, tune};
+use plyfs_bases::fat::tools::tune::{TuneOptions, estimate, tune};
 use plyfs_bases::fat::tools::{
     BadsectOptions, ToolError, badsect, dump_boot, dump_chain, dump_directory, dump_info, dump_table, show_label,
 };
@@ -17,7 +17,7 @@ use crate::repairs::check;
 use crate::tune::fragmented;
 
 /// Time within which all tools have looked at one image.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Returns a number of the environment.
 pub(crate) fn number(name: &str) -> Option<u64> {
@@ -94,11 +94,11 @@ fn read_all(device: &Arc<MemoryDevice>) {
     let _ = dump_boot(device.clone(), page);
     let _ = dump_info(device.clone());
     let _ = dump_table(device.clone(), 0..1000);
-    let _ = dump_directory(device.clone(), "/F0000001", page, 0);
-    let _ = dump_directory(device.clone(), "/", page, 0);
+    let _ = dump_directory(device.clone(), "/F0000001", page);
+    let _ = dump_directory(device.clone(), "/", page);
     let _ = dump_chain(device.clone(), "/F0000002", page);
     let _ = show_label(device.clone(), page);
-    let _ = tune(device.clone(), &TuneOptions { estimate: true, page, ..TuneOptions::default() }, &mut |_| ());
+    let _ = estimate(device.clone(), &TuneOptions { page, ..TuneOptions::default() }, &mut |_| ());
     assert!(device.contents() == before, "something was changed");
 }
 

@@ -46,6 +46,13 @@ fn reserved_bits_are_cleared() {
         sample.image.edit(sample.file, |entry| entry.case = CaseBits(0xFF));
         assert_repaired(&sample.image, &["reserved-bits"]);
         assert_eq!(sample.image.entry(sample.file).case, CaseBits(0x1B));
+        // The entries of a directory for itself and the one above have such bits, too.
+        for index in [0, 32] {
+            let position = sample.image.offset(sample.inner) + index;
+            sample.image.edit(position, |entry| entry.case = CaseBits(0x20));
+            assert_repaired(&sample.image, &["reserved-bits"]);
+            assert_eq!(sample.image.entry(position).case, CaseBits(0));
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use plyfs_bases::device::{Event, Fate, MemoryDevice, RecordingDevice};
-use plyfs_bases::fat::format::{CodePage, FatWidth, Link};
+use plyfs_bases::fat::format::{CodePage, FatWidth, Link, StateFlags};
 use plyfs_bases::fat::tools::ToolError;
-use plyfs_bases::fat::tools::tune::{TuneOptions, TuneReport, tune};
+use plyfs_bases::fat::tools::tune::{TuneOptions, TuneReport, estimate, tune};
 
 use crate::image::{Image, WIDTHS, pattern};
 use crate::mutated::{number, seed};
@@ -77,8 +77,7 @@ fn files_and_free_clusters_become_contiguous() {
             let context = format!("TOOLS_SEED={seed}, {width}, {clusters} clusters, {free} free");
             assert_sound(&image, &context);
             let before = image.tree();
-            let estimate =
-                tune(image.device(), &TuneOptions { estimate: true, ..TuneOptions::default() }, &mut |_| ()).unwrap();
+            let estimate = estimate(image.device(), &TuneOptions::default(), &mut |_| ()).unwrap();
             let report = run(image.device()).unwrap();
             assert_eq!((estimate.misplaced, estimate.before), (report.misplaced, report.before));
             assert_sound(&image, &context);
@@ -175,6 +174,49 @@ fn nothing_is_lost_by_a_power_failure() {
             let tuned = run(left.device());
             assert!(tuned.is_ok() || tuned == Err(ToolError::NoSpace), "{context}: {tuned:?}");
         }
+    }
+}
+
+#[test]
+fn every_beginning_of_the_writes_is_repaired() {
+    let seed = seed();
+    for width in WIDTHS {
+        let image = fragmented(width, &mut Rng::with_seed(seed), 40, 3, 1);
+        let before = image.tree();
+        let recording = Arc::new(RecordingDevice::new(&image.device));
+        assert!(run(recording.clone()).unwrap().moved > 0);
+        for count in 0..=recording.event_count() {
+            let left = Image::open(Arc::new(recording.image(count, |_, _| Fate::Kept)));
+            let context = format!("TOOLS_SEED={seed}, {width}, {count} events");
+            let report = preen(left.device());
+            assert_eq!(report.unrepaired(), 0, "{context}\n{report}");
+            match count % 16 {
+                0 => assert_sound(&left, &context),
+                _ => assert_eq!(check(left.device()).found(), 0, "{context}"),
+            }
+            let mut tree = left.tree();
+            tree.retain(|path, _| !path.starts_with("/FSCK"));
+            assert!(tree == before, "{context}: files differ");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_use_or_damaged_is_estimated() {
+    for width in WIDTHS {
+        let sample = crate::sample::Sample::new(width);
+        let image = &sample.image;
+        let expected = estimate(image.device(), &TuneOptions::default(), &mut |_| ()).unwrap();
+        assert!(expected.before.chains >= 6 && expected.after.is_none(), "{expected}");
+        image.edit_boot(0, |boot| boot.state = StateFlags(StateFlags::DIRTY));
+        assert_eq!(estimate(image.device(), &TuneOptions::default(), &mut |_| ()), Ok(expected));
+        // A loop, and two chains that meet.
+        image.set_link(sample.clusters[5], Link::Next(sample.clusters[0]));
+        image.set_link(sample.inner, Link::Next(sample.clusters[2]));
+        let before = image.device.contents();
+        let report = estimate(image.device(), &TuneOptions::default(), &mut |_| ()).unwrap();
+        assert_eq!(report.before.chains, expected.before.chains);
+        assert!(image.device.contents() == before);
     }
 }
 

@@ -96,6 +96,14 @@ impl FileSystem for UnionFileSystem {
         self.union.mount_state.views().iter().try_for_each(|view| view.file_system().sync())
     }
 
+    fn end(&self) -> Result<()> {
+        let synced = self.sync();
+        let slots = self.union.branches.slots();
+        let ended = parallel::for_each(&slots, |slot| slot.member.base.file_system.end());
+        let views = self.union.mount_state.views();
+        synced.and(ended).and(views.iter().map(|view| view.file_system().end()).fold(Ok(()), Result::and))
+    }
+
     fn claim(&self) -> Result<Claim> {
         // Its own branches are claimed.
         self.claimed.claim()

@@ -44,7 +44,7 @@ fn layers_stack_on_an_existing_file_system() {
 fn errors_point_at_their_cause() {
     let cases = [
         ("mam:", 1, "there is no kind of base 'mam'; did you mean 'mem'?"),
-        ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir, iso and mem"),
+        ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir, fat, iso and mem"),
         ("dir:", 1, "'dir:' needs a path"),
         ("mem:nonsense", 5, "`mem` has no option `nonsense`"),
         ("mem:(size=1g)", 6, "`mem` takes no options in parentheses; write mem:[OPTION=VALUE,...]"),

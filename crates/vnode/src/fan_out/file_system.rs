@@ -75,6 +75,10 @@ impl FileSystem for FanOutFileSystem {
         self.healthy().map(|branch| branch.sync()).fold(Ok(()), Result::and)
     }
 
+    fn end(&self) -> Result<()> {
+        self.healthy().map(|branch| branch.end()).fold(Ok(()), Result::and)
+    }
+
     fn claim(&self) -> Result<Claim> {
         let written = self.0.branches.iter().filter(|branch| !branch.properties().needs.read_only);
         Ok(Claim::all(written.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))

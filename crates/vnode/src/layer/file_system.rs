@@ -90,6 +90,10 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
         self.0.lower.sync()
     }
 
+    fn end(&self) -> Result<()> {
+        self.sync().and(self.0.lower.end())
+    }
+
     fn fsid(&self) -> Option<u64> {
         self.0.lower.fsid()
     }

@@ -8,6 +8,9 @@ use crate::fat::format::{
     CodePage, ENTRY_SIZE, Entry, EntrySlot, Geometry, Link, LongNameFault, LongNameReader, units_to_name,
 };
 
+/// Number of slots that the format allows a directory.
+const SLOTS_MAX: u32 = 65_536;
+
 /// Where the slots of a directory are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryStart {
@@ -73,6 +76,8 @@ pub(crate) struct SlotReader {
     cluster: Option<u32>,
     /// Clusters that may still follow.
     clusters_left: u32,
+    /// Number of clusters that have been read.
+    clusters_read: u32,
     /// Offset of the buffer on the device.
     offset: u64,
     buffer: Vec<u8>,
@@ -91,6 +96,7 @@ impl SlotReader {
             start,
             cluster: None,
             clusters_left,
+            clusters_read: 0,
             offset: 0,
             buffer: Vec::new(),
             within: 0,
@@ -143,6 +149,7 @@ impl SlotReader {
                 let Some(offset) = volume.geometry.cluster_offset(cluster) else { return Ok(false) };
                 let Some(left) = self.clusters_left.checked_sub(1) else { return Ok(false) };
                 self.clusters_left = left;
+                self.clusters_read += 1;
                 self.cluster = Some(cluster);
                 (cluster, offset, volume.geometry.cluster_size())
             }
@@ -204,9 +211,19 @@ pub(crate) struct EntryReader {
 impl EntryReader {
     /// Begins to read a directory.
     pub(crate) fn new(start: DirectoryStart, geometry: &Geometry) -> Self {
-        // No chain has more clusters than there are.
-        let slots = SlotReader::new(start, geometry.clusters());
+        Self::limited(start, geometry, geometry.clusters())
+    }
+
+    /// Begins to read a directory; of its chain at most `clusters_max` clusters, and no more than the format allows.
+    pub(crate) fn limited(start: DirectoryStart, geometry: &Geometry, clusters_max: u32) -> Self {
+        let clusters = (SLOTS_MAX * ENTRY_SIZE as u32).div_ceil(geometry.cluster_size());
+        let slots = SlotReader::new(start, clusters.min(clusters_max));
         Self { slots, long_name: LongNameReader::default(), positions: Vec::new(), has_ended: false }
+    }
+
+    /// Returns the number of clusters that have been read.
+    pub(crate) fn clusters_read(&self) -> u32 {
+        self.slots.clusters_read
     }
 
     /// Returns the next entry, also the label and the entries of the directory for itself and its parent.

@@ -191,11 +191,11 @@ pub fn dump_table(device: DeviceRef, clusters: Range<u32>) -> Result<Dump, ToolE
     Ok(dump)
 }
 
-/// Returns all slots of a directory, also deleted ones, up to its end.
+/// Returns all slots of a directory, also deleted ones, up to its end. Times are shown as they are stored.
 ///
 /// # Errors
 /// [`ToolError::NotFound`] and [`ToolError::NotADirectory`]; if there is no file system, or it cannot be read.
-pub fn dump_directory(device: DeviceRef, path: &str, page: CodePage, offset_minutes: i32) -> Result<Dump, ToolError> {
+pub fn dump_directory(device: DeviceRef, path: &str, page: CodePage) -> Result<Dump, ToolError> {
     let mut volume = Volume::open(device)?;
     let entry = volume.find(path, page)?;
     let start = volume.directory_of(entry.as_ref(), path)?;
@@ -211,7 +211,7 @@ pub fn dump_directory(device: DeviceRef, path: &str, page: CodePage, offset_minu
             EntrySlot::Deleted => "deleted".to_owned(),
             EntrySlot::LongName(slot) => long_slot_text(&slot),
             EntrySlot::Label(entry) => format!("label {}", Label(entry.name.0).decode(page)),
-            EntrySlot::Entry(entry) => entry_text(&entry, width, page, offset_minutes),
+            EntrySlot::Entry(entry) => entry_text(&entry, width, page),
         };
         dump.add(index.to_string(), value);
         index += 1;
@@ -226,22 +226,35 @@ fn long_slot_text(slot: &LongNameSlot) -> String {
     format!("long name {}{first}, checksum {:#04x}: {}", slot.number(), slot.checksum, String::from_utf8_lossy(&name))
 }
 
-fn entry_text(entry: &Entry, width: FatWidth, page: CodePage, offset_minutes: i32) -> String {
+fn entry_text(entry: &Entry, width: FatWidth, page: CodePage) -> String {
     let name = entry.name.decode(page, entry.case);
     let cluster = entry.first_cluster(width);
-    let time = |time: DosDateTime| match time.decode(offset_minutes) {
-        Some(timestamp) => timestamp.seconds.to_string(),
-        None => "none".to_owned(),
-    };
-    let accessed = DosDateTime { date: entry.accessed_date, ..DosDateTime::default() };
     format!(
         "{} {:>10} bytes, cluster {cluster}, modified {}, created {}, accessed {}: {name}",
         entry.attributes,
         entry.size,
-        time(entry.modified),
-        time(entry.created),
-        time(accessed)
+        time_text(entry.modified),
+        time_text(entry.created),
+        date_text(entry.accessed_date)
     )
+}
+
+/// Returns a date and time as they are stored, valid or not; none for a date of 0.
+fn time_text(time: DosDateTime) -> String {
+    let (hours, minutes, seconds) = (time.time >> 11, time.time >> 5 & 0x3F, (time.time & 0x1F) * 2);
+    match time.date {
+        0 => "none".into(),
+        date => {
+            format!("{} {hours:02}:{minutes:02}:{:02}", date_text(date), seconds + u16::from(time.hundredths / 100))
+        }
+    }
+}
+
+fn date_text(date: u16) -> String {
+    match date {
+        0 => "none".into(),
+        _ => format!("{}-{:02}-{:02}", 1980 + (date >> 9), date >> 5 & 0xF, date & 0x1F),
+    }
 }
 
 /// Returns the chain of a file or directory.

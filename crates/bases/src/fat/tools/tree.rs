@@ -30,7 +30,7 @@ const PATH_MAX: usize = 4096;
 
 impl Volume {
     /// Calls `visit` for all files and directories, each directory before what is in it. A directory that can be reached
-    /// twice is entered once.
+    /// twice is entered once; altogether no more clusters are read than exist, however chains run into each other.
     pub(crate) fn walk(
         &mut self,
         page: CodePage,
@@ -40,10 +40,11 @@ impl Volume {
         let mut entered = ClusterMap::new(&self.geometry);
         entered.insert(root.cluster());
         let mut open = vec![(root, Rc::from(""), String::new())];
+        let mut clusters_left = self.geometry.clusters();
         while let Some((directory, parent_path, name)) = open.pop() {
             let directory_path: Rc<str> = shortened(format!("{parent_path}{name}/")).into();
             let first_below = open.len();
-            let mut reader = EntryReader::new(directory, &self.geometry);
+            let mut reader = EntryReader::limited(directory, &self.geometry, clusters_left);
             while let Some(named) = reader.next(self)? {
                 if named.is_label || named.is_dots() {
                     continue;
@@ -54,6 +55,7 @@ impl Volume {
                     open.push((DirectoryStart::Cluster(start), directory_path.clone(), named.shown(page)));
                 }
             }
+            clusters_left = clusters_left.saturating_sub(reader.clusters_read());
             // The first one is entered next.
             if let Some(below) = open.get_mut(first_below..) {
                 below.reverse();

@@ -65,6 +65,50 @@ impl Volume {
         Ok(())
     }
 
+    /// Returns a reserved sector of FAT32 that contains nothing, best the one with this number; never the boot sector.
+    pub(crate) fn free_reserved_sector(&self, preferred: u16) -> Option<u16> {
+        self.boot.extended?;
+        let size = u64::from(self.geometry.bytes_per_sector());
+        let is_free = |sector: &u16| {
+            let offset = u64::from(*sector) * size;
+            let mut bytes = vec![0; size as usize];
+            let is_taken = [self.geometry.info_offset(), self.geometry.backup_offset()].contains(&Some(offset));
+            !is_taken && self.disk.read(offset, &mut bytes).is_ok() && bytes.iter().all(|&byte| byte == 0)
+        };
+        let reserved = 1..self.boot.reserved_sectors;
+        let preferred = Some(preferred).filter(|sector| reserved.contains(sector));
+        preferred.into_iter().chain(reserved).find(is_free)
+    }
+
+    /// Creates a copy of the boot sector in a reserved sector.
+    pub(crate) fn create_backup(&mut self, sector: u16) -> Result<(), ToolError> {
+        let change = move |boot: &mut BootSector| {
+            if let Some(fields) = &mut boot.extended {
+                fields.backup_sector = sector;
+            }
+        };
+        let mut copy = self.disk.read_sector(0)?;
+        let mut boot = BootSector::decode(&copy);
+        change(&mut boot);
+        boot.state = StateFlags(0);
+        boot.encode(&mut copy);
+        self.disk.write(u64::from(sector) * u64::from(self.geometry.bytes_per_sector()), &copy)?;
+        // Nothing refers to it before it is stable.
+        self.disk.flush()?;
+        self.change_boot_sector(&change)
+    }
+
+    /// Creates an information sector in a reserved sector.
+    pub(crate) fn create_info(&mut self, sector: u16, info: InfoSector) -> Result<(), ToolError> {
+        self.disk.write(u64::from(sector) * u64::from(self.geometry.bytes_per_sector()), &info.encode())?;
+        self.disk.flush()?;
+        self.change_boot_sector(&move |boot| {
+            if let Some(fields) = &mut boot.extended {
+                fields.info_sector = sector;
+            }
+        })
+    }
+
     /// Marks the volume as in use or not, in the boot sector and in the tables, and makes everything stable before and
     /// after.
     pub(crate) fn set_dirty(&mut self, is_dirty: bool) -> Result<(), ToolError> {

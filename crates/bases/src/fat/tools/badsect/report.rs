@@ -95,7 +95,8 @@ impl fmt::Display for BadsectReport {
             writeln!(formatter, "bytes {offset} to {} of {name} are bad", offset + length)?;
         }
         for (cluster, usage) in &self.clusters {
-            writeln!(formatter, "cluster {cluster} is bad; it {}", usage.description())?;
+            let usage = usage.description().replace(|character: char| character.is_control(), "\u{FFFD}");
+            writeln!(formatter, "cluster {cluster} is bad; it {usage}")?;
         }
         writeln!(formatter, "{} bad clusters, {} marked", self.found, self.marked)
     }

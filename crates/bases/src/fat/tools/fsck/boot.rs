@@ -5,13 +5,15 @@ use super::options::FsckMode;
 use super::problem::Problem;
 use super::report::{Finding, FsckReport, Repair};
 use crate::device::DeviceRef;
-use crate::fat::format::{BOOT_SECTOR_SIZE, BootSector, Geometry, InfoSector, Link, NO_NAME};
+use crate::fat::format::{BOOT_SECTOR_SIZE, BootSector, FatWidth, Geometry, InfoSector, Link, NO_NAME};
 use crate::fat::tools::disk::Disk;
 use crate::fat::tools::error::ToolError;
 use crate::fat::tools::volume::Volume;
 
 /// Sector that the copy of a boot sector is in, unless the boot sector says otherwise.
 const BACKUP_SECTOR: u64 = 6;
+/// Sector of the information that is usual.
+const INFO_SECTOR: u16 = 1;
 /// Sizes of sectors, of which the last 512 bytes of a lost boot sector would tell the right one.
 const SECTOR_SIZES: [u64; 4] = [512, 1024, 2048, 4096];
 
@@ -89,7 +91,7 @@ impl Checker<'_> {
             let repair = &mut |checker: &mut Self| checker.volume.change_boot_sector(&|boot| boot.has_signature = true);
             self.found(Problem::BootSignature, None, Vec::new(), repair)?;
         }
-        let Some(offset) = self.volume.geometry.backup_offset() else { return Ok(()) };
+        let Some(offset) = self.volume.geometry.backup_offset() else { return self.check_backup_missing() };
         let compared = |sector: Result<[u8; BOOT_SECTOR_SIZE], ToolError>| {
             sector.map(|mut sector| {
                 BootSector::set_state(&mut sector, Default::default());
@@ -105,6 +107,32 @@ impl Checker<'_> {
             self.found(Problem::BackupDiffers, None, Vec::new(), repair)?;
         }
         Ok(())
+    }
+
+    /// Creates a copy of the boot sector, if there is room for it.
+    fn check_backup_missing(&mut self) -> Result<(), ToolError> {
+        let Some(sector) = self.volume.free_reserved_sector(BACKUP_SECTOR as u16) else { return Ok(()) };
+        let repair = &mut |checker: &mut Self| checker.volume.create_backup(sector);
+        self.found(Problem::BackupMissing(sector), None, Vec::new(), repair).map(drop)
+    }
+
+    /// Creates an information sector, if there is room for it.
+    fn check_info_missing(&mut self, counted: InfoSector) -> Result<(), ToolError> {
+        let Some(sector) = self.volume.free_reserved_sector(INFO_SECTOR) else { return Ok(()) };
+        let repair = &mut |checker: &mut Self| checker.volume.create_info(sector, counted);
+        self.found(Problem::InfoMissing(sector), None, Vec::new(), repair).map(drop)
+    }
+
+    /// Notes what is no problem of the file system, but may be one of those who use it.
+    pub(crate) fn note_oddities(&mut self) {
+        let (geometry, boot) = (&self.volume.geometry, &self.volume.boot);
+        let (clusters, is_fat32) = (geometry.clusters(), geometry.width() == FatWidth::Fat32);
+        let has_few = is_fat32 && clusters <= FatWidth::Fat16.clusters_max();
+        let few = || format!("FAT32 with only {clusters} clusters: some systems take it for FAT16");
+        let root = || "FAT32 with room for a root directory of fixed size, which is not used".to_owned();
+        let tables = || format!("{} file allocation tables: some systems expect 1 or 2", boot.fats);
+        let notes = [has_few.then(few), (is_fat32 && boot.root_entries > 0).then(root), (boot.fats > 2).then(tables)];
+        self.report.notes.extend(notes.into_iter().flatten());
     }
 
     /// Compares the label of the boot sector with that of the root directory.
@@ -130,7 +158,7 @@ impl Checker<'_> {
     pub(crate) fn check_info(&mut self) -> Result<(), ToolError> {
         let counted = self.count_clusters()?;
         let (Some(offset), Some(free)) = (self.volume.geometry.info_offset(), counted.free_clusters) else {
-            return Ok(());
+            return self.check_info_missing(counted);
         };
         let info = self.volume.disk.read_sector(offset).ok().and_then(|sector| InfoSector::decode(&sector));
         let geometry = self.volume.geometry;

@@ -38,7 +38,7 @@ impl Checker<'_> {
         position: u64,
         entry: &Entry,
         cluster: u32,
-        problem: Problem,
+        wrong: Problem,
     ) -> Result<(), ToolError> {
         let width = self.volume.geometry.width();
         let is_wrong = !entry.is_directory() || entry.first_cluster(width) != cluster || entry.size != 0;
@@ -55,9 +55,10 @@ impl Checker<'_> {
                     entry.size = 0;
                 })
             };
-            self.found(problem, Some(context.shown()), Vec::new(), repair)?;
+            self.found(wrong.clone(), Some(context.shown()), Vec::new(), repair)?;
         }
-        Ok(())
+        let name = if wrong == Problem::DotWrong { "." } else { ".." };
+        self.check_case_bits(position, entry, &format!("{}{name}", context.path))
     }
 
     /// Reports the entries `..` that are wrong because of another entry of the directory, which does not count after all.

@@ -75,6 +75,7 @@ pub fn fsck(
     checker.check_label()?;
     checker.check_info()?;
     checker.finish_state()?;
+    checker.note_oddities();
     Ok(checker.report)
 }
 

@@ -84,7 +84,7 @@ impl Checker<'_> {
         }
         let is_dosfs = self.options.dosfs && checked.entry.attributes.has_reserved();
         if !is_dosfs {
-            self.check_case_bits(checked)?;
+            self.check_case_bits(checked.position, checked.entry, checked.path)?;
         }
         if let Err(error) = checked.entry.name.check(page)
             && !is_dosfs
@@ -101,14 +101,13 @@ impl Checker<'_> {
     }
 
     /// Checks the bits beside those of lower case. Some say that the entry is encrypted; others mean nothing.
-    fn check_case_bits(&mut self, checked: &CheckedName<'_>) -> Result<(), ToolError> {
-        let reserved = checked.entry.case.0 & !(CaseBits::LOWER_BASE | CaseBits::LOWER_EXTENSION | CaseBits::ENCRYPTED);
+    pub(crate) fn check_case_bits(&mut self, position: u64, entry: &Entry, path: &str) -> Result<(), ToolError> {
+        let reserved = entry.case.0 & !(CaseBits::LOWER_BASE | CaseBits::LOWER_EXTENSION | CaseBits::ENCRYPTED);
         if reserved == 0 {
             return Ok(());
         }
-        let position = checked.position;
         let repair = &mut |checker: &mut Self| checker.edit_entry(position, &|entry| entry.case.0 &= !reserved);
-        self.found(Problem::ReservedBits(reserved), Some(checked.path), Vec::new(), repair).map(drop)
+        self.found(Problem::ReservedBits(reserved), Some(path), Vec::new(), repair).map(drop)
     }
 
     /// Gives an entry another short name; it keeps its long one if that is not the reason.

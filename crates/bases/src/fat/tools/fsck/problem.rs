@@ -16,6 +16,10 @@ pub enum Problem {
     BootSignature,
     /// The copy of the boot sector differs from it.
     BackupDiffers,
+    /// FAT32 has no copy of the boot sector, and this reserved sector has room for it.
+    BackupMissing(u16),
+    /// FAT32 has no information sector, and this reserved sector has room for it.
+    InfoMissing(u16),
     /// The tables have no entries for this number of clusters.
     TableShort(u32),
     /// The first entry of the tables does not repeat the media byte.
@@ -127,6 +131,8 @@ impl Problem {
             Self::BootUnreadable => "boot-unreadable",
             Self::BootSignature => "boot-signature",
             Self::BackupDiffers => "backup-differs",
+            Self::BackupMissing(_) => "backup-missing",
+            Self::InfoMissing(_) => "info-missing",
             Self::TableShort(_) => "table-short",
             Self::TableMedia => "table-media",
             Self::TablesDiffer(_) => "tables-differ",
@@ -186,6 +192,8 @@ impl Problem {
             Self::TableShort(_) | Self::DirectoryTooLarge => RepairKind::None,
             Self::ChainLoop(_) | Self::CrossLink(..) => RepairKind::Asked,
             Self::BackupDiffers
+            | Self::BackupMissing(_)
+            | Self::InfoMissing(_)
             | Self::TableMedia
             | Self::TablesDiffer(_)
             | Self::TableUnreadable(..)

@@ -53,6 +53,8 @@ pub struct FsckReport {
     pub findings: Vec<Finding>,
     /// The number of all findings by code.
     pub counts: BTreeMap<&'static str, FindingCount>,
+    /// What is no problem of the file system, but may be one of systems that use it.
+    pub notes: Vec<String>,
     /// Number of files.
     pub files: u64,
     /// Number of directories without the root.
@@ -99,6 +101,8 @@ impl FsckReport {
             "counts": counts,
             "found": self.found(),
             "unrepaired": self.unrepaired(),
+            "fsck_exit_code": self.exit_code(),
+            "notes": self.notes,
             "files": self.files,
             "directories": self.directories,
             "clusters": self.clusters,
@@ -172,6 +176,9 @@ impl fmt::Display for FsckReport {
         let unlisted = self.found().saturating_sub(self.findings.len() as u64);
         if unlisted > 0 {
             writeln!(formatter, "and {unlisted} more findings")?;
+        }
+        for note in &self.notes {
+            writeln!(formatter, "note: {note}")?;
         }
         writeln!(formatter, "{} findings, {} not repaired", self.found(), self.unrepaired())?;
         write!(formatter, "{} files, {} directories; ", self.files, self.directories)?;

@@ -70,23 +70,27 @@ impl fmt::Display for MkfsError {
         match self {
             Self::Device(error) => error.fmt(formatter),
             Self::Size(size, device) => {
-                write!(formatter, "the size is {size} bytes, but the device has only {device}")
+                write!(formatter, "the size is {size} bytes, but the device has only {device}; use a smaller size")
             }
             Self::TooManySectors(sectors) => {
                 write!(formatter, "{sectors} sectors are too many; use larger sectors, or a smaller size")
             }
-            Self::TooSmall(sectors) => write!(formatter, "{sectors} sectors are too few for a file system"),
+            Self::TooSmall(sectors) => {
+                write!(formatter, "{sectors} sectors are too few for a file system; use a larger size")
+            }
             Self::SectorSize(size) => {
                 write!(formatter, "sectors of {size} bytes are not possible; use 512, 1024, 2048 or 4096")
             }
             Self::ClusterSize(sectors) => {
                 write!(formatter, "clusters of {sectors} sectors are not possible; use 1, 2, 4, 8, 16, 32, 64 or 128")
             }
-            Self::NoTables => write!(formatter, "there must be at least one file allocation table"),
+            Self::NoTables => write!(formatter, "there must be at least one file allocation table; use 2"),
             Self::ReservedSectors(sectors, least) => {
                 write!(formatter, "{sectors} reserved sectors are not possible; use {least} to 65535")
             }
-            Self::RootEntries(0) => write!(formatter, "the root directory must have at least one entry"),
+            Self::RootEntries(0) => {
+                write!(formatter, "the root directory must have at least one entry; use 16 or more")
+            }
             Self::RootEntries(entries) => write!(
                 formatter,
                 "a root directory of {entries} entries is not possible; FAT32 has none of a fixed size"
@@ -99,7 +103,7 @@ impl fmt::Display for MkfsError {
             Self::Media(media) => {
                 write!(formatter, "the media byte {media:#04x} is not defined; use 0xf0, or 0xf8 to 0xff")
             }
-            Self::Label(error) => error.fmt(formatter),
+            Self::Label(error) => write!(formatter, "{error}; choose another"),
             Self::Clusters { width, cluster_size, clusters } => {
                 let (least, most) = valid_clusters(*width);
                 write!(formatter, "{width} has {least} to {most} clusters, but there would be {clusters} ")?;

@@ -21,6 +21,18 @@ use super::volume::Volume;
 use crate::device::DeviceRef;
 use crate::fat::format::Geometry;
 
+/// Returns what [`mkfs`] would make, and writes nothing. The device is not read for bad sectors.
+///
+/// # Errors
+/// Those of [`mkfs`], as far as they are about the options.
+pub fn plan(device: DeviceRef, options: &MkfsOptions) -> Result<MkfsReport, MkfsError> {
+    let boot = layout::boot_sector(&device, options)?;
+    let volume = Volume::of_boot_sector(Disk(device), boot)?;
+    let options = MkfsOptions { check_surface: false, ..options.clone() };
+    let bad_clusters = bad_clusters(&volume, &options, &mut |_| ())?;
+    Ok(MkfsReport::new(&volume, &options, bad_clusters.len()))
+}
+
 /// Makes an empty file system on a device. What was on it is lost.
 ///
 /// # Errors

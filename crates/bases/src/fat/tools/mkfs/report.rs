@@ -87,8 +87,12 @@ impl fmt::Display for MkfsReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cluster_size = self.bytes_per_sector * self.sectors_per_cluster;
         writeln!(formatter, "{} with {} clusters of {cluster_size} bytes", self.width, self.clusters)?;
-        writeln!(formatter, "{} sectors of {} bytes, ", self.sectors, self.bytes_per_sector)?;
-        writeln!(formatter, "{} reserved, {} tables of {}", self.reserved_sectors, self.fats, self.fat_sectors)?;
+        writeln!(formatter, "{} sectors of {} bytes", self.sectors, self.bytes_per_sector)?;
+        writeln!(
+            formatter,
+            "{} reserved sectors, {} tables of {} sectors",
+            self.reserved_sectors, self.fats, self.fat_sectors
+        )?;
         if self.root_entries > 0 {
             writeln!(formatter, "{} entries in the root directory", self.root_entries)?;
         }

@@ -1,34 +1,24 @@
 //! Tunes a file system: each file and directory becomes one piece, one after the other, and the free clusters follow them.
 
+mod estimate;
 mod moves;
+mod options;
 mod owners;
 mod report;
 mod target;
 
+pub use estimate::estimate;
+pub use options::TuneOptions;
 pub use report::{Fragmentation, TuneReport};
 
-use super::chain::Run;
-use super::cluster_map::ClusterMap;
 use super::error::ToolError;
 use super::fsck::{Answer, FsckOptions, fsck};
 use super::progress::{Meter, Phase, ProgressCallback};
 use super::volume::Volume;
 use crate::device::DeviceRef;
-use crate::fat::format::CodePage;
 use moves::Mover;
 use owners::Owners;
 use target::Targets;
-
-/// Options of tuning.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TuneOptions {
-    /// Only report what would be done. Default: no.
-    pub estimate: bool,
-    /// Code page of short names.
-    pub page: CodePage,
-    /// Whether the file system has entries of DosFs, see [`FsckOptions::dosfs`]. Default: no.
-    pub dosfs: bool,
-}
 
 /// Makes each file and directory contiguous, and the free clusters, too. At any interruption all files have their contents;
 /// a check then frees the clusters that were in use twice.
@@ -46,9 +36,6 @@ pub fn tune(device: DeviceRef, options: &TuneOptions, progress: ProgressCallback
     let before = fragmentation(&mut volume, &owners)?;
     let misplaced = misplaced(&mut volume, &owners)?;
     let mut report = TuneReport { before, after: None, misplaced, moved: 0 };
-    if options.estimate {
-        return Ok(report);
-    }
     if misplaced > 0 {
         if volume.disk.0.is_read_only() {
             return Err(ToolError::ReadOnly);
@@ -97,32 +84,11 @@ fn misplaced(volume: &mut Volume, owners: &Owners) -> Result<u64, ToolError> {
 }
 
 fn fragmentation(volume: &mut Volume, owners: &Owners) -> Result<Fragmentation, ToolError> {
-    let mut result = Fragmentation { free_clusters: owners.free.count(), ..Fragmentation::default() };
+    let mut result = Fragmentation::default();
     for head in &owners.heads {
         let chain = volume.sound_chain(head.start)?;
-        let pieces = 1 + chain.windows(2).filter(|pair| !is_run(pair)).count() as u64;
-        result.chains += 1;
-        result.fragments += pieces;
-        result.fragmented += u64::from(pieces > 1);
+        result.count_chain(&chain);
     }
-    (result.free_runs, result.largest_free_run) = free_runs(&owners.free);
+    result.count_free(&owners.free);
     Ok(result)
-}
-
-fn is_run(pair: &[u32]) -> bool {
-    matches!(pair, [first, second] if first.checked_add(1) == Some(*second))
-}
-
-/// Returns the number of runs of free clusters, and the length of the largest.
-fn free_runs(free: &ClusterMap) -> (u64, u64) {
-    let (mut count, mut largest) = (0, 0);
-    let mut run: Option<Run> = None;
-    for cluster in free.iter() {
-        let continued = run.filter(|run| run.first.checked_add(run.length) == Some(cluster));
-        count += u64::from(continued.is_none());
-        let present = continued.map_or(Run { first: cluster, length: 1 }, |run| Run { length: run.length + 1, ..run });
-        largest = largest.max(u64::from(present.length));
-        run = Some(present);
-    }
-    (count, largest)
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::fat::tools::chain::Run;
+use crate::fat::tools::cluster_map::ClusterMap;
+
 /// How the clusters of files and the free ones are distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragmentation {
@@ -35,6 +38,28 @@ pub struct TuneReport {
 }
 
 impl Fragmentation {
+    /// Counts a chain, unless it is empty.
+    pub(crate) fn count_chain(&mut self, chain: &[u32]) {
+        let pieces = chain.chunk_by(|first, second| first.checked_add(1) == Some(*second)).count() as u64;
+        self.chains += u64::from(pieces > 0);
+        self.fragments += pieces;
+        self.fragmented += u64::from(pieces > 1);
+    }
+
+    /// Counts the free clusters.
+    pub(crate) fn count_free(&mut self, free: &ClusterMap) {
+        let mut run: Option<Run> = None;
+        for cluster in free.iter() {
+            let continued = run.filter(|run| run.first.checked_add(run.length) == Some(cluster));
+            let present =
+                continued.map_or(Run { first: cluster, length: 1 }, |run| Run { length: run.length + 1, ..run });
+            self.free_clusters += 1;
+            self.free_runs += u64::from(continued.is_none());
+            self.largest_free_run = self.largest_free_run.max(present.length.into());
+            run = Some(present);
+        }
+    }
+
     fn to_json(self) -> Value {
         json!({
             "chains": self.chains,
