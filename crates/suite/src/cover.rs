@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use conformance::Test;
 
 use crate::access::StackAccess;
-use crate::plan::{RunBase, RunPlan};
+use crate::plan::{Bottom, RunPlan};
 
 /// A property of runs that each test must cover.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +24,12 @@ enum CoveredProperty {
 /// Returns the properties that a test covers in this run.
 fn covered_properties(plan: &RunPlan) -> BTreeSet<CoveredProperty> {
     let is_mount = plan.access.is_mount();
-    let base = match (plan.base, &plan.union) {
-        (RunBase::Memory, _) => "mem",
-        (RunBase::Fat(_), _) => "fat",
-        (RunBase::Directory, Some(_)) => "union",
-        (RunBase::Directory, None) => "dir",
+    let base = match (plan.bottom, &plan.union) {
+        (Bottom::Memory, _) => "mem",
+        (Bottom::Image, _) => "iso",
+        (Bottom::Fat(_), _) => "fat",
+        (Bottom::Directory, Some(_)) => "union",
+        (Bottom::Directory, None) => "dir",
     };
     let mut covered_properties = BTreeSet::from([
         CoveredProperty::Layer(is_mount, plan.layers.last().copied().unwrap_or("none").to_owned()),

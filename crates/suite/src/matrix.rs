@@ -8,7 +8,7 @@ use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
 use crate::access::StackAccess;
 use crate::pairs::covering;
-use crate::plan::{DirectoryLayout, RunBase, RunKind, RunPlan, UnionConfiguration, VIEW};
+use crate::plan::{Bottom, DirectoryLayout, RunKind, RunPlan, UnionConfiguration, VIEW};
 
 /// FiST programs that change nothing, programs that change names, and programs that change data.
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
@@ -68,12 +68,13 @@ fn has_fusermount() -> bool {
 pub fn single(facilities: Facilities) -> Vec<RunPlan> {
     let mut plans = Vec::new();
     for access in facilities.available_accesses() {
-        for base in [RunBase::Memory, RunBase::Directory] {
+        for bottom in [Bottom::Memory, Bottom::Directory] {
             // By its vnodes, memory of a process without privileges equals that of any other.
-            if !(base == RunBase::Memory && !facilities.is_root && access == StackAccess::Tree) {
-                plans.extend(over_base(facilities, access, base));
+            if !(bottom == Bottom::Memory && !facilities.is_root && access == StackAccess::Tree) {
+                plans.extend(over_base(facilities, access, bottom));
             }
         }
+        plans.extend(over_image(facilities, access));
         if facilities.is_root {
             plans.extend(over_fat(access));
         }
@@ -81,24 +82,40 @@ pub fn single(facilities: Facilities) -> Vec<RunPlan> {
     plans
 }
 
-fn over_base(facilities: Facilities, access: StackAccess, base: RunBase) -> Vec<RunPlan> {
+/// Returns the runs of an image, with layers that need nothing of the tree in it.
+fn over_image(facilities: Facilities, access: StackAccess) -> Vec<RunPlan> {
+    let is_root = facilities.is_root;
+    let layers: &[&[&'static str]] = if is_root { &[&[], &["audit"], &["readonly"], &["rules.fist"]] } else { &[&[]] };
+    let plan = |layers: &&[&'static str]| RunPlan {
+        access,
+        run_kind: RunKind::ReadOnly,
+        bottom: Bottom::Image,
+        union: None,
+        layers: layers.to_vec(),
+        is_root,
+        withheld: None,
+    };
+    layers.iter().map(plan).collect()
+}
+
+fn over_base(facilities: Facilities, access: StackAccess, bottom: Bottom) -> Vec<RunPlan> {
     let is_root = facilities.is_root;
     let plan = |run_kind, layers: &[&'static str]| RunPlan {
         access,
         run_kind,
-        base,
+        bottom,
         union: None,
         layers: layers.to_vec(),
         is_root,
         withheld: None,
     };
     let mut plans = vec![plan(RunKind::Ordinary, &[])];
-    if base.has_files() {
+    if bottom == Bottom::Directory {
         for union in unions(access, is_root) {
             plans.push(RunPlan { union: Some(union), ..plan(RunKind::Ordinary, &["union"]) });
         }
     }
-    if base.has_files() && is_root {
+    if bottom == Bottom::Directory && is_root {
         let branches = UnionConfiguration::plain(&[ReadWrite, ReadWrite]);
         plans.push(RunPlan { union: Some(branches), ..plan(RunKind::Ordinary, &["mirror"]) });
     }
@@ -120,7 +137,7 @@ fn over_fat(access: StackAccess) -> Vec<RunPlan> {
     let plan = |width, run_kind, layers: &[&'static str]| RunPlan {
         access,
         run_kind,
-        base: RunBase::Fat(width),
+        bottom: Bottom::Fat(width),
         union: None,
         layers: layers.to_vec(),
         is_root: true,
@@ -220,7 +237,7 @@ pub fn double(facilities: Facilities) -> Vec<RunPlan> {
         RunPlan {
             access: available_accesses[access],
             run_kind,
-            base: if BASES[base] == MatrixBase::Memory { RunBase::Memory } else { RunBase::Directory },
+            bottom: BASES[base].bottom(),
             union,
             layers: members,
             is_root: true,
@@ -235,7 +252,7 @@ const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
 /// Returns runs as if the kernel had no passthrough: of these, every mount by root through /dev/fuse with at most one layer.
 pub fn without_passthrough(single: &[RunPlan]) -> Vec<RunPlan> {
     // Nothing of FAT has a file that the kernel could read itself.
-    let has_any = |plan: &&RunPlan| !matches!(plan.base, RunBase::Fat(_));
+    let has_any = |plan: &&RunPlan| !matches!(plan.bottom, Bottom::Fat(_));
     let plans = single.iter().filter(|plan| is_roots_device_mount(plan)).filter(has_any);
     plans.map(|plan| RunPlan { withheld: Some("passthrough"), ..plan.clone() }).collect()
 }
@@ -272,6 +289,10 @@ enum MatrixBase {
 }
 
 impl MatrixBase {
+    fn bottom(self) -> Bottom {
+        if self == Self::Memory { Bottom::Memory } else { Bottom::Directory }
+    }
+
     fn branches(self) -> Option<usize> {
         if let Self::Union(count) = self { Some(count) } else { None }
     }
@@ -336,9 +357,7 @@ mod tests {
             for base in BASES {
                 let is_covered = plans.iter().any(|plan| {
                     let count = plan.union.as_ref().map(|union| union.modes.len());
-                    plan.layers.contains(&lower)
-                        && count == base.branches()
-                        && (plan.base == RunBase::Memory) == (base == MatrixBase::Memory)
+                    plan.layers.contains(&lower) && count == base.branches() && plan.bottom == base.bottom()
                 });
                 assert!(is_covered, "{lower} on {base:?}");
             }

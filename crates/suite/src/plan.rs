@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 
 use bases::fat::format::FatWidth;
@@ -26,38 +27,21 @@ pub enum RunKind {
     Small,
 }
 
-/// Layers that all data pass through.
-const HANDLES_DATA: [&str; 8] = ["mirror", "negate", "rot13", "veil", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
-
-/// The kind of base of a run.
+/// What is below all layers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunBase {
+pub enum Bottom {
     /// A file system in memory.
     Memory,
-    /// A directory, or several as branches, in an ext4 image where possible.
+    /// One or more directories.
     Directory,
-    /// A FAT volume with sidecars in an image file.
+    /// An ISO 9660 image of the tree that read-only subjects are tested on.
+    Image,
+    /// A FAT volume with sidecars in a file.
     Fat(FatWidth),
 }
 
-impl RunBase {
-    /// Returns whether objects are files of a directory of this machine, which the kernel can read itself.
-    pub(crate) fn has_files(self) -> bool {
-        self == Self::Directory
-    }
-}
-
-impl fmt::Display for RunBase {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Memory => "mem",
-            Self::Directory => "dir",
-            Self::Fat(FatWidth::Fat12) => "fat12",
-            Self::Fat(FatWidth::Fat16) => "fat16",
-            Self::Fat(FatWidth::Fat32) => "fat32",
-        })
-    }
-}
+/// Layers that all data pass through.
+const HANDLES_DATA: [&str; 8] = ["mirror", "negate", "rot13", "veil", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
 
 /// Abilities that FAT lacks: it answers `EPERM`, `EOPNOTSUPP`, `EINVAL` for names, and `EFBIG`, or files have no holes.
 const NOT_OF_FAT: [Ability; 6] =
@@ -70,8 +54,8 @@ pub struct RunPlan {
     pub access: StackAccess,
     /// The tests that it is for.
     pub run_kind: RunKind,
-    /// The base.
-    pub base: RunBase,
+    /// What is below all layers.
+    pub bottom: Bottom,
     /// The branches, if the first layer joins several, and the options of a union.
     pub union: Option<UnionConfiguration>,
     /// Layers, bottom first; FiST programs of this crate are named by their files.
@@ -85,9 +69,17 @@ pub struct RunPlan {
 impl RunPlan {
     /// Returns everything that distinguishes this run from others.
     pub fn title(&self) -> String {
+        let base = match self.bottom {
+            Bottom::Memory => "mem",
+            Bottom::Directory => "dir",
+            Bottom::Image => "iso",
+            Bottom::Fat(FatWidth::Fat12) => "fat12",
+            Bottom::Fat(FatWidth::Fat16) => "fat16",
+            Bottom::Fat(FatWidth::Fat32) => "fat32",
+        };
         let user = if self.is_root { "" } else { "user " };
         let small = if self.run_kind == RunKind::Small { " small" } else { "" };
-        let mut members = vec![self.base.to_string()];
+        let mut members = vec![base.to_owned()];
         let mut layers = self.layers.iter();
         if let Some(union) = &self.union {
             members = vec![format!("{} {union}", layers.next().expect("a layer joins the branches"))];
@@ -108,12 +100,12 @@ impl RunPlan {
         }
         let kernel_reads_the_base = self.is_root
             && self.kernel_has("passthrough", 6, 9)
-            && self.base.has_files()
+            && self.bottom == Bottom::Directory
             && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.access.is_mount() && !kernel_reads_the_base {
             abilities = abilities.without(Ability::GrowingFiles);
         }
-        if matches!(self.base, RunBase::Fat(_)) {
+        if matches!(self.bottom, Bottom::Fat(_)) {
             abilities = NOT_OF_FAT.into_iter().fold(abilities, Abilities::without);
         }
         if self.layers.contains(&"longnames") {
@@ -150,6 +142,13 @@ impl RunPlan {
         let sees_all_data = self.layers.iter().any(|layer| ["rules.fist", "faulty"].contains(layer));
         if self.access.is_mount() && sees_all_data && !self.kernel_has("direct-io-allow-mmap", 6, 6) {
             abilities = abilities.without(Ability::Map);
+        }
+        if self.bottom == Bottom::Image {
+            abilities = abilities.without(Ability::ExtendedAttributes).without(Ability::AccessControlLists);
+            if self.access == StackAccess::Tree {
+                // The base leaves locks to front ends.
+                abilities = abilities.without(Ability::RangeLocks).without(Ability::FileLocks);
+            }
         }
         match self.run_kind {
             RunKind::Ordinary => abilities,
@@ -196,8 +195,11 @@ impl RunPlan {
     /// Fails if the location for its files cannot be created, or the stack cannot be built or mounted.
     pub fn start(&self) -> Result<LiveRun, Box<dyn std::error::Error>> {
         let size = if self.run_kind == RunKind::Small { 48 } else { 2048 };
-        let test_directory = if self.base.has_files() { TestDirectory::image(size)? } else { TestDirectory::plain()? };
-        if self.run_kind == RunKind::Small && self.base.has_files() && !test_directory.is_image() {
+        let test_directory = match self.bottom {
+            Bottom::Directory => TestDirectory::image(size)?,
+            Bottom::Memory | Bottom::Image | Bottom::Fat(_) => TestDirectory::plain()?,
+        };
+        if self.run_kind == RunKind::Small && self.bottom == Bottom::Directory && !test_directory.is_image() {
             return Err("no image can be mounted".into());
         }
         let (recipe, branches) = self.recipe(&test_directory)?;
@@ -231,21 +233,22 @@ impl RunPlan {
     /// Fails if the branches cannot be created.
     pub fn recipe(&self, test_directory: &TestDirectory) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
-        let base = match (self.base, self.run_kind, &self.union) {
-            (RunBase::Memory, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
-            (RunBase::Memory, ..) => Base::Memory("size=2g".to_owned()),
-            (RunBase::Fat(width), kind, _) => {
+        let base = match (self.bottom, self.run_kind, &self.union) {
+            (Bottom::Memory, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
+            (Bottom::Memory, ..) => Base::Memory("size=2g".to_owned()),
+            (Bottom::Fat(width), kind, _) => {
                 let size = if kind == RunKind::Small { 48 } else { 240 };
                 Base::Fat(make_volume(test_directory, width, size)?, "meta=sidecar".to_owned())
             }
-            (RunBase::Directory, _, Some(union)) if union.has_view() => {
+            (Bottom::Image, ..) => Base::Image(make_image(test_directory)?),
+            (Bottom::Directory, _, Some(union)) if union.has_view() => {
                 let mut branches =
                     make_branches(test_directory, &[&union.modes[..], &[BranchMode::ReadWrite]].concat())?;
                 private = branches.pop().map(|(path, _)| path);
                 Base::Branches(branches)
             }
-            (RunBase::Directory, _, Some(union)) => Base::Branches(make_branches(test_directory, &union.modes)?),
-            (RunBase::Directory, _, None) => Base::Directory(test_directory.path().to_owned()),
+            (Bottom::Directory, _, Some(union)) => Base::Branches(make_branches(test_directory, &union.modes)?),
+            (Bottom::Directory, _, None) => Base::Directory(test_directory.path().to_owned()),
         };
         let branches = match (&base, &self.union) {
             (Base::Branches(branches), Some(union)) if union.layout == DirectoryLayout::Duplicated => {
@@ -271,8 +274,20 @@ impl RunPlan {
                 other => recipe.with_layer(other, &[]),
             };
         }
-        Ok((if self.run_kind == RunKind::ReadOnly { recipe.prepared() } else { recipe }, branches))
+        let is_prepared = self.run_kind == RunKind::ReadOnly && self.bottom != Bottom::Image;
+        Ok((if is_prepared { recipe.prepared() } else { recipe }, branches))
     }
+}
+
+/// Makes an image of the tree that read-only subjects are tested on, as far as an image can have it.
+fn make_image(test_directory: &TestDirectory) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let (source, image) = (test_directory.sibling("source")?, test_directory.path().join("image.iso"));
+    let lacking = Abilities::complete().without(Ability::ExtendedAttributes).without(Ability::Users);
+    conformance::prepare(&Mounted::new(&source)?.limited_to(lacking))?;
+    let output =
+        Command::new("xorriso").args(["-as", "mkisofs", "-quiet", "-R", "-o"]).args([&image, &source]).output();
+    let output = output.map_err(|error| format!("xorriso: {error}; install it"))?;
+    if output.status.success() { Ok(image) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
 }
 
 /// Placeholder for a view that the tests run in: the actual option names this program.

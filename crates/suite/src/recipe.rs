@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bases::device::{Access, FileDevice};
-use bases::{dir, fat, mem};
+use bases::{dir, fat, iso, mem};
 use layers::{Branch, BranchMode};
 use vnode::FileSystemRef;
 
@@ -18,6 +18,8 @@ pub enum Base {
     Directory(PathBuf),
     /// A FAT volume in a file, with these options.
     Fat(PathBuf, String),
+    /// An ISO 9660 image.
+    Image(PathBuf),
     /// Directories, each with its mode. The first layer joins them.
     Branches(Vec<(PathBuf, BranchMode)>),
 }
@@ -88,6 +90,7 @@ impl Recipe {
                 let opened = fat::FatFileSystem::open(device, "volume", options).map_err(problem)?;
                 vec![Arc::new(opened) as FileSystemRef]
             }
+            Base::Image(path) => vec![image(path)?],
             Base::Branches(directories) => {
                 directories.iter().map(|(path, _)| directory(path)).collect::<Result<_, _>>()?
             }
@@ -141,6 +144,7 @@ impl Recipe {
             Base::Memory(options) => format!("mem\x1f{options}"),
             Base::Directory(path) => format!("dir\x1f{}", path.display()),
             Base::Fat(path, options) => format!("fat\x1f{options}\x1d{}", path.display()),
+            Base::Image(path) => format!("iso\x1f{}", path.display()),
             Base::Branches(branches) => {
                 let words = branches.iter().map(|(path, mode)| format!("{mode}={}", path.display()));
                 format!("branches\x1f{}", words.collect::<Vec<_>>().join("\x1d"))
@@ -170,6 +174,7 @@ impl Recipe {
                 let (options, path) = rest.split_once('\x1d')?;
                 Base::Fat(Path::new(path).to_owned(), options.to_owned())
             }
+            ("iso", path) => Base::Image(Path::new(path).to_owned()),
             ("branches", branches) => {
                 Base::Branches(branches.split('\x1d').map(branch_of_text).collect::<Option<_>>()?)
             }
@@ -216,6 +221,11 @@ fn directory(path: &Path) -> Result<FileSystemRef, RecipeError> {
     Ok(Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).map_err(problem)?))
 }
 
+fn image(path: &Path) -> Result<FileSystemRef, RecipeError> {
+    let device = Arc::new(FileDevice::open(path, Access::Read).map_err(problem)?);
+    Ok(Arc::new(iso::IsoFileSystem::open(device, "image", iso::Options::default()).map_err(problem)?))
+}
+
 /// Opens a branch that is added later: a directory with a mode.
 fn open_branch(text: &str) -> Result<Branch, String> {
     let (path, mode) = text.rsplit_once('=').ok_or("no mode")?;
@@ -240,6 +250,7 @@ impl fmt::Display for Recipe {
             Base::Fat(..) => "fat",
             Base::Memory(_) => "mem",
             Base::Directory(_) => "dir",
+            Base::Image(_) => "iso",
             Base::Branches(_) => "branches",
         })?;
         self.layers.iter().try_for_each(|(name, _)| write!(formatter, "|{name}"))
@@ -259,6 +270,8 @@ mod tests {
         assert_eq!(Recipe::from_text(&recipe.to_text()), Some(recipe));
         let plain = Recipe::plain(Base::Directory("/a/b".into()));
         assert_eq!(Recipe::from_text(&plain.to_text()), Some(plain));
+        let image = Recipe::plain(Base::Image("/a/b.iso".into())).with_layer("audit", &[]);
+        assert_eq!(Recipe::from_text(&image.to_text()), Some(image));
         let branches = vec![("/a".into(), BranchMode::ReadWrite), ("/b=c".into(), BranchMode::ReadOnly)];
         let union = Recipe::plain(Base::Branches(branches)).with_layer("union", &[("a", "b")]);
         assert_eq!(Recipe::from_text(&union.to_text()), Some(union));

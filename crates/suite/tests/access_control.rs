@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use suite::TestDirectory;
 use suite::access::StackAccess;
 use suite::matrix::{self, Facilities};
-use suite::plan::{RunBase, RunKind, RunPlan};
+use suite::plan::{Bottom, RunKind, RunPlan};
 use vnode::AccessControl;
 
 /// Returns each writable stack of the matrix once: on its vnodes, a stack is the same whatever the access.
@@ -29,8 +29,11 @@ fn every_stack_admits_whom_it_declares_to_admit() {
     let mut declared = HashSet::new();
     for plan in stacks() {
         // The directory for temporary files may not support access control lists.
-        let test_directory =
-            if plan.base == RunBase::Directory { TestDirectory::image(64) } else { TestDirectory::plain() }.unwrap();
+        let test_directory = match plan.bottom {
+            Bottom::Directory => TestDirectory::image(64),
+            Bottom::Memory | Bottom::Image | Bottom::Fat(_) => TestDirectory::plain(),
+        };
+        let test_directory = test_directory.unwrap();
         let file_system = plan.build(&test_directory).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));
         declared.insert(file_system.properties().promises.access_control);
         if let Err(failure) = conformance::check_access_control(&*file_system) {
