@@ -10,6 +10,7 @@ pub mod format;
 mod journal;
 mod names;
 mod options;
+mod recovery;
 mod sidecar;
 pub mod tools;
 mod tree;
@@ -17,4 +18,4 @@ mod volume;
 
 pub use file_system::{FatFileSystem, MountError};
 pub use names::Translation;
-pub use options::{MetadataMode, MirrorMode, Options, OptionsError};
+pub use options::{ErrorPolicy, MetadataMode, MirrorMode, Options, OptionsError};
