@@ -201,6 +201,10 @@ impl FileSystem for FatFileSystem {
         self.volume.synchronize()
     }
 
+    fn end_of_use(&self) -> Result<()> {
+        self.end()
+    }
+
     fn claim(&self) -> Result<Claim> {
         self.claimed.claim()
     }

@@ -67,7 +67,7 @@ fn names_are_found_regardless_of_case_and_keep_theirs() {
     let surrogate = vnode::Name::new(b"\xed\xa0\x80").unwrap();
     root.create(&superuser(), surrogate, &how).unwrap();
     drop(root);
-    file_system.end().unwrap();
+    file_system.end_of_use().unwrap();
     image::check(&device);
 }
 
