@@ -8,8 +8,8 @@ use bases::{dir, mem};
 use layers::options::Options;
 use vnode::FileSystemRef;
 
-use crate::{fat, iso};
 use crate::kinds::{BaseError, BaseKind, DIRECTORY};
+use crate::{fat, iso};
 
 /// Kinds of bases that Plyfs has, sorted by name.
 pub(crate) const BASES: &[BaseKind] = &[

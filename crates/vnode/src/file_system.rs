@@ -30,13 +30,15 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Ends the use of the file system: flushes everything as [`FileSystem::sync`], and marks on the storage that nothing uses it, where
-    /// that has such a mark. A front end calls it once, when no operation follows; one that does may fail. Layers pass it on. Default:
-    /// flushes.
+    /// Ends the use of the file system: flushes everything as [`FileSystem::sync`], and marks the storage as no longer in use where
+    /// it has such a mark, as unmounting does. Called once, after the last operation of the last front end; changes after that may
+    /// fail with `EROFS`, and open files of unlinked objects with any error. A file system that is dropped without this call does
+    /// the same, but reports errors only to the log. Layers over other file systems pass it down. Default: as
+    /// [`FileSystem::sync`].
     ///
     /// # Errors
-    /// Those of [`FileSystem::sync`].
-    fn end(&self) -> Result<()> {
+    /// Those of the storage, such as `EIO`: what was not synced before may be lost.
+    fn end_of_use(&self) -> Result<()> {
         self.sync()
     }
 

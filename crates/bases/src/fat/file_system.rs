@@ -18,7 +18,8 @@ use super::directory::slots::SLOTS_MAX;
 use super::format::{BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, EntryAttributes, Geometry, GeometryError};
 use super::journal::{JOURNAL_NAME, Journal};
 use super::names::NameRules;
-use super::options::{MetadataMode, Options};
+use super::options::{ErrorPolicy, MetadataMode, Options};
+use super::recovery::{Preened, preen};
 use super::sidecar::store::{Owner, SIDECAR_NAME};
 use super::tree::KIND;
 use super::tree::handles::root_handle;
@@ -68,6 +69,13 @@ pub enum MountError {
     NotFat(GeometryError),
     /// The journal has changes that were not completed, and the device is read-only.
     JournalPending,
+    /// The size of reads and writes is no multiple of the cluster size.
+    Block {
+        /// The size of the options in bytes.
+        block: u32,
+        /// The cluster size in bytes.
+        cluster_size: u32,
+    },
 }
 
 impl fmt::Display for MountError {
@@ -75,6 +83,9 @@ impl fmt::Display for MountError {
         match self {
             Self::Device(errno) => write!(formatter, "the device cannot be used: {errno}"),
             Self::NotFat(error) => write!(formatter, "no FAT file system: {error}"),
+            Self::Block { block, cluster_size } => {
+                write!(formatter, "the block size of {block} bytes is no multiple of the cluster size, {cluster_size}")
+            }
             Self::JournalPending => {
                 write!(formatter, "the journal has changes that a power failure interrupted; mount it writable once")
             }
@@ -106,19 +117,19 @@ impl FatFileSystem {
         device.read_at(0, &mut sector)?;
         let boot = BootSector::decode(&sector);
         let geometry = Geometry::new(&boot, device.size())?;
-        let storage = Storage::new(device, geometry, title.to_owned(), options.read_only);
-        let mut table = Table::new(options.memory / 2);
-        let is_trusted = !state::is_marked_dirty(&storage, &mut table)?;
+        if !options.block.is_multiple_of(geometry.cluster_size()) {
+            return Err(MountError::Block { block: options.block, cluster_size: geometry.cluster_size() });
+        }
+        let mut storage = Storage::new(device, geometry, title.to_owned(), &options);
         let rules = NameRules {
             page: CodePage::by_number(options.code_page).unwrap_or_default(),
             translation: options.translation,
         };
+        let is_trusted = recover(&mut storage, rules, &options)?;
+        let mut table = Table::new(options.memory / 2);
         let journal = open_journal(&storage, &mut table, rules)?;
         let root = read_root(&storage, &mut table, rules)?;
         let has_sidecars = Volume::<Inode>::wants_sidecars(&options, own_file(&root, &SIDECAR_NAME).is_some());
-        if !is_trusted && !storage.is_read_only() {
-            tracing::warn!("{title}: the volume was not unmounted, check it with fsck");
-        }
         let details = format!("{title},{options}");
         let new = NewVolume {
             clusters: Clusters::new(table),
@@ -190,8 +201,8 @@ impl FileSystem for FatFileSystem {
         self.volume.synchronize()
     }
 
-    fn end(&self) -> Result<()> {
-        Self::end(self)
+    fn end_of_use(&self) -> Result<()> {
+        self.end()
     }
 
     fn claim(&self) -> Result<Claim> {
@@ -230,6 +241,44 @@ impl FileSystem for FatFileSystem {
             is_updated.store(!is_kept, Ordering::Relaxed);
         }
     }
+}
+
+/// Completes the changes in the journal, and repairs what is safe to repair on a volume that was not unmounted. Returns whether the
+/// volume is as if it had been unmounted.
+fn recover(storage: &mut Storage, rules: NameRules, options: &Options) -> std::result::Result<bool, MountError> {
+    let mut table = Table::new(options.memory / 2);
+    if !state::is_marked_dirty(storage, &mut table)? {
+        return Ok(true);
+    }
+    open_journal(storage, &mut table, rules)?;
+    if storage.is_read_only() {
+        return Ok(false);
+    }
+    let title = storage.title().to_owned();
+    if !options.preen {
+        tracing::warn!("{title}: the volume was not unmounted; {}", storage.remedy());
+        return Ok(false);
+    }
+    let left = match preen(storage.device().clone(), storage.geometry().clusters(), options) {
+        Preened::Sound(0) => return Ok(true),
+        Preened::Sound(found) => {
+            tracing::info!("{title}: the volume was not unmounted; {found} problems were repaired");
+            return Ok(true);
+        }
+        Preened::TooLarge => {
+            tracing::warn!("{title}: the volume was not unmounted, and is too large to check; {}", storage.remedy());
+            return Ok(false);
+        }
+        Preened::Left(problems) => format!("has problems that need a full check: {problems}"),
+        Preened::Failed(error) => format!("could not be checked: {error}"),
+    };
+    if options.errors == ErrorPolicy::RemountReadOnly {
+        storage.set_read_only();
+        tracing::error!("{title}: the volume was not unmounted, and {left}; it is read-only; {}", storage.remedy());
+    } else {
+        tracing::error!("{title}: the volume was not unmounted, and {left}; {}", storage.remedy());
+    }
+    Ok(false)
 }
 
 /// Returns the inode of the root directory, with its own record.

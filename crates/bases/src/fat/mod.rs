@@ -11,6 +11,7 @@ mod journal;
 mod names;
 mod options;
 mod recognition;
+mod recovery;
 mod sidecar;
 pub mod tools;
 mod tree;
@@ -18,5 +19,5 @@ mod volume;
 
 pub use file_system::{FatFileSystem, MountError};
 pub use names::Translation;
-pub use options::{MetadataMode, MirrorMode, Options, OptionsError};
+pub use options::{ErrorPolicy, MetadataMode, MirrorMode, Options, OptionsError};
 pub use recognition::is_file_system;

@@ -67,7 +67,7 @@ fn names_are_found_regardless_of_case_and_keep_theirs() {
     let surrogate = vnode::Name::new(b"\xed\xa0\x80").unwrap();
     root.create(&superuser(), surrogate, &how).unwrap();
     drop(root);
-    file_system.end().unwrap();
+    file_system.end_of_use().unwrap();
     image::check(&device);
 }
 
@@ -184,6 +184,82 @@ fn metadata_is_found_after_others_renamed_a_file() {
     drop(others);
     let file_system = image::mount(&device, with_sidecars());
     assert_eq!(find(&file_system.root(), "three").unwrap().attributes.mode, 0o601);
+}
+
+#[test]
+fn a_file_that_others_changed_does_not_act_for_its_owner() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, with_sidecars());
+    let root = file_system.root();
+    for text in ["rewritten", "empty", "replaced", "kept", "renamed"] {
+        let file = put(&root, text, if text == "empty" { b"" } else { b"text" }).unwrap();
+        let changes = SetAttributes { mode: Some(0o6755), uid: Some(7), ..Default::default() };
+        set(&file, changes).unwrap();
+        set(&file, SetAttributes { mode: Some(0o6755), ..Default::default() }).unwrap();
+        file.setxattr(&superuser(), b"security.capability", &capability(), XattrMode::Set).unwrap();
+    }
+    root.mknod(&superuser(), name("device"), FileKind::BlockDevice, 0o600, Device { major: 8, minor: 1 }).unwrap();
+    drop((root, file_system));
+    let others = image::mount(&device, without_sidecars());
+    let root = others.root();
+    for text in ["rewritten", "empty", "device"] {
+        let file = find(&root, text).unwrap();
+        put(&root, text, b"other text").unwrap();
+        // Some programs restore the time of what they change.
+        let mtime = Some(SetTime::To(file.attributes.mtime));
+        set(&file.vnode, SetAttributes { mtime, ..Default::default() }).unwrap();
+    }
+    root.unlink(&superuser(), name("replaced")).unwrap();
+    put(&root, "replaced", b"text").unwrap();
+    rename(&root, "renamed", &root, "with another name").unwrap();
+    drop((root, others));
+    let file_system = image::mount(&device, with_sidecars());
+    let shown = |text: &str| {
+        let entry = find(&file_system.root(), text).unwrap();
+        let has_capability = entry.vnode.getxattr(&superuser(), b"security.capability").is_ok();
+        (entry.attributes.mode, entry.attributes.uid, has_capability)
+    };
+    for text in ["rewritten", "empty", "replaced"] {
+        assert_eq!(shown(text), (0o755, 7, false), "{text}");
+    }
+    assert_eq!([shown("kept"), shown("with another name")], [(0o6755, 7, true); 2]);
+    let device = find(&file_system.root(), "device").unwrap().attributes;
+    assert_eq!((device.kind, device.mode, device.size), (FileKind::Regular, 0o600, 10));
+}
+
+/// Returns a valid value of `security.capability`.
+fn capability() -> [u8; 20] {
+    let mut value = [0; 20];
+    value[3] = 2;
+    value
+}
+
+#[test]
+fn metadata_is_found_whatever_the_names_are_shown_as() {
+    let Some(device) = device() else { return };
+    let options = Options { code_page: 850, ..with_sidecars() };
+    let file_system = image::mount(&device, options.clone());
+    for (text, uid) in [("README.TXT", 1), ("\u{d8}.TXT", 2), ("A long name", 3)] {
+        let file = put(&file_system.root(), text, b"").unwrap();
+        set(&file, SetAttributes { uid: Some(uid), ..Default::default() }).unwrap();
+    }
+    drop(file_system);
+    for (translation, code_page) in [(Translation::Joined, 850), (Translation::Lower, 437), (Translation::Stored, 850)]
+    {
+        let file_system = image::mount(&device, Options { translation, code_page, ..options.clone() });
+        let root = file_system.root();
+        let mut owners: Vec<u32> = names(&root).iter().map(|text| find(&root, text).unwrap().attributes.uid).collect();
+        owners.sort_unstable();
+        assert_eq!(owners, [1, 2, 3], "{translation:?}, {code_page}");
+        // What is changed by these names is found by others.
+        for text in names(&root) {
+            let mode = SetAttributes { mode: Some(0o600), ..Default::default() };
+            set(&find(&root, &text).unwrap().vnode, mode).unwrap();
+        }
+    }
+    let file_system = image::mount(&device, options);
+    assert_eq!(names(&file_system.root()).len(), 3);
+    assert_eq!(find(&file_system.root(), "readme.txt").unwrap().attributes.mode, 0o600);
 }
 
 #[test]
@@ -388,8 +464,10 @@ fn the_volume_is_marked_as_in_use_from_the_first_change_on() {
     let crashed = MemoryDevice::clone(&device);
     assert!(!image::examine(&crashed).0);
     let again = Arc::new(crashed);
-    drop(image::mount(&again, without_sidecars()));
+    drop(image::mount(&again, Options { preen: false, ..without_sidecars() }));
     assert!(!image::examine(&again).0, "only a check marks it as unmounted");
+    drop(image::mount(&again, without_sidecars()));
+    image::check(&again);
     drop(file_system);
     image::check(&device);
 }

@@ -1,22 +1,25 @@
 //! Power failures: whatever part of the writes since the last flush reached the disk, what was synchronized before is there, a rename
 //! has happened or not, and the volume can be used.
 //!
-//! `CRASH_SEED` replays a failure.
+//! `CRASH_SEED` replays a failure; `CRASH_WORKLOADS` says how many recordings are made of each kind of volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
 use plyfs_bases::device::{DeviceRef, Fate, MemoryDevice, RecordingDevice};
-use plyfs_bases::fat::{FatFileSystem, Options};
+use plyfs_bases::fat::tools::fsck::FsckMode;
+use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options};
 use vnode::{FileSystem, RenameMode, SetAttributes, VnodeRef};
 
 use crate::image::{self, KINDS, Kind, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
 
 /// How many operations are made.
 const STEPS: usize = 120;
+/// How many operations are made where each moment is tried.
+const STEPS_OF_PREFIXES: usize = 40;
 /// How many power failures are tried of each recording.
-const FAILURES: usize = 120;
+const FAILURES: usize = 100;
 
 /// How often a volume is repaired by fsck.fat, in failures.
 const REPAIRED: usize = 12;
@@ -31,6 +34,12 @@ struct Expected {
     touched: BTreeSet<String>,
     /// Old and new names of files that were only renamed since.
     renamed: BTreeMap<String, String>,
+}
+
+impl Expected {
+    fn is_touched(&self, path: &str) -> bool {
+        self.touched.contains(path) || self.renamed.contains_key(path)
+    }
 }
 
 /// A recording, and what was expected of the disk after so many events.
@@ -60,19 +69,75 @@ fn without_metadata_it_is_the_same() {
     run(Kind { size: 34 << 20, ..KINDS[2] }, without_sidecars());
 }
 
-fn run(kind: Kind, options: Options) {
-    let Some(initial) = image::format(kind) else { return };
-    let seed = std::env::var("CRASH_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
-    println!("CRASH_SEED={seed} on {kind:?}");
-    let mut random = Rng::with_seed(seed);
-    let recording = record(&initial, options, &mut random);
-    for failure in 0..FAILURES {
-        let count = random.usize(0..=recording.device.event_count());
-        let image = fail(&recording.device, count, &mut random);
-        let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
-        check(&recording, count, Arc::new(image), &context, failure % REPAIRED == 0);
+#[test]
+fn at_every_moment_what_was_synchronized_is_there() {
+    let kinds = [
+        Kind { size: 1 << 20, sectors_per_cluster: 1, ..KINDS[0] },
+        Kind { size: 3 << 20, sectors_per_cluster: 1, ..KINDS[1] },
+    ];
+    for (kind, options) in kinds.into_iter().zip([with_sidecars(), without_sidecars()]) {
+        each_workload(kind, |initial, seed| {
+            let mut random = Rng::with_seed(seed);
+            let recording = record(initial, options.clone(), STEPS_OF_PREFIXES, &mut random);
+            for count in 0..=recording.device.event_count() {
+                let image = recording.device.image(count, |_, _| Fate::Kept);
+                check(&recording, count, Arc::new(image), &format!("CRASH_SEED={seed}, event {count}"), false);
+            }
+        });
     }
+}
+
+#[test]
+fn without_a_journal_no_file_is_damaged() {
+    let kind = Kind { size: 4 << 20, sectors_per_cluster: 1, ..KINDS[1] };
+    each_workload(kind, |initial, seed| {
+        let mut random = Rng::with_seed(seed);
+        let options = Options { journal: false, ..without_sidecars() };
+        let recording = record(initial, options.clone(), STEPS, &mut random);
+        for failure in 0..FAILURES {
+            let count = random.usize(0..=recording.device.event_count());
+            let image = fail(&recording.device, count, &mut random);
+            let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
+            let (repaired, report) = image::own_report(&image, FsckMode::Repair);
+            assert_eq!(report.unrepaired(), 0, "{context}: {report}");
+            assert!(report.counts.keys().all(|code| !code.contains("duplicate")), "{context}: {report}");
+            image::check(&repaired);
+            let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { continue };
+            let file_system = image::mount(&Arc::new(repaired), options.clone());
+            let root = file_system.root();
+            for (path, file) in expected.files.iter().filter(|(path, _)| !expected.is_touched(path)) {
+                assert!(find_file(&root, path, false).as_ref() == Some(file), "{context}: {path}");
+            }
+        }
+    });
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Calls `run` with a new volume and a seed, as often as the environment says.
+fn each_workload(kind: Kind, mut run: impl FnMut(&MemoryDevice, u64)) {
+    let Some(initial) = image::format(kind) else { return };
+    let seed = number("CRASH_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    for workload in 0..number("CRASH_WORKLOADS").unwrap_or(1) {
+        let seed = seed.wrapping_add(workload);
+        println!("CRASH_SEED={seed} on {kind:?}");
+        run(&initial, seed);
+    }
+}
+
+fn run(kind: Kind, options: Options) {
+    each_workload(kind, |initial, seed| {
+        let mut random = Rng::with_seed(seed);
+        let recording = record(initial, options.clone(), STEPS, &mut random);
+        for failure in 0..FAILURES {
+            let count = random.usize(0..=recording.device.event_count());
+            let image = fail(&recording.device, count, &mut random);
+            let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
+            check(&recording, count, Arc::new(image), &context, failure % REPAIRED == 0);
+        }
+    });
 }
 
 /// Returns what a power failure leaves that loses some of the writes since the last flush.
@@ -90,11 +155,11 @@ fn fail(device: &RecordingDevice, count: usize, random: &mut Rng) -> MemoryDevic
 }
 
 /// Makes random changes of a volume.
-fn record(initial: &MemoryDevice, options: Options, random: &mut Rng) -> Recording {
+fn record(initial: &MemoryDevice, options: Options, steps: usize, random: &mut Rng) -> Recording {
     let device = Arc::new(RecordingDevice::new(initial));
     let shared: DeviceRef = device.clone();
     let file_system = FatFileSystem::open(shared, "recorded", options.clone()).unwrap();
-    let has_modes = options == with_sidecars();
+    let has_modes = options.metadata == MetadataMode::Sidecar;
     let root = file_system.root();
     let directories = ["", "directory one", "directory one/inner"];
     root.mkdir(&superuser(), name("directory one"), 0o755).unwrap();
@@ -102,7 +167,7 @@ fn record(initial: &MemoryDevice, options: Options, random: &mut Rng) -> Recordi
     file_system.sync().unwrap();
     let mut now = Expected::default();
     let mut expected = vec![(device.event_count(), now.clone())];
-    for step in 0..STEPS {
+    for step in 0..steps {
         change(&root, &directories, &mut now, has_modes, random, step);
         let begun = device.event_count();
         // What was changed may be on the disk from here on, even if the synchronization is not complete.
@@ -234,26 +299,36 @@ fn find_file(root: &VnodeRef, path: &str, has_modes: bool) -> Option<File> {
 /// Mounts what a power failure after `count` events left, and compares it with what was synchronized before.
 fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context: &str, is_repaired: bool) {
     let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { return };
-    let file_system = image::mount(&image, recording.options.clone());
+    // Either the volume is checked when it is mounted, or only afterwards.
+    let options = Options { preen: !is_repaired && count % 4 != 0, ..recording.options.clone() };
+    let file_system = image::mount(&image, options.clone());
     let root = file_system.root();
-    let has_modes = recording.options == with_sidecars();
+    let has_modes = options.metadata == MetadataMode::Sidecar;
     let found = |path: &str| find_file(&root, path, has_modes);
     assert_files(expected, &found, context);
     // The volume can be used, and what is written now is there afterwards.
     put(&root, "after the power failure", &[1; 20_000]).unwrap_or_else(|errno| panic!("{context}: {errno}"));
     let listed = names(&root);
     drop((root, file_system));
-    let file_system = image::mount(&image, recording.options.clone());
+    if options.preen {
+        image::check(&image);
+    }
+    let file_system = image::mount(&image, options.clone());
     assert_eq!(names(&file_system.root()), listed, "{context}");
+    assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), listed.len(), "{context}: no name is there twice");
     assert_eq!(get(&file_system.root(), "after the power failure").unwrap(), [1; 20_000], "{context}");
     if !is_repaired {
         return;
     }
     // What fsck.fat takes away belongs to nobody.
     drop(file_system);
-    let repaired = Arc::new(image::repair(&image));
-    image::check(&repaired);
-    let file_system = image::mount(&repaired, recording.options.clone());
-    let root = file_system.root();
-    assert_files(expected, &|path| find_file(&root, path, has_modes), &format!("{context}, repaired"));
+    let (own, report) = image::own_report(&image, FsckMode::Repair);
+    assert_eq!(report.unrepaired(), 0, "{context}: {report}");
+    for repaired in [image::repair(&image), own] {
+        let (is_clean, report) = image::examine(&repaired);
+        assert!(is_clean, "{context}: {report}");
+        let file_system = image::mount(&Arc::new(repaired), options.clone());
+        let root = file_system.root();
+        assert_files(expected, &|path| find_file(&root, path, has_modes), &format!("{context}, repaired"));
+    }
 }

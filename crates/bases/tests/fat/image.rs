@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use plyfs_bases::device::{DeviceRef, MemoryDevice};
+use plyfs_bases::fat::tools::fsck::{FsckMode, FsckOptions, FsckReport, fsck};
 use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options};
 use vnode::{Caller, Creation, Entry, Name, OpenFlags, Result, VnodeRef};
 
@@ -38,10 +39,21 @@ pub(crate) fn format(kind: Kind) -> Option<MemoryDevice> {
     Some(MemoryDevice::from_bytes(&std::fs::read(file.path()).unwrap()))
 }
 
-/// Fails unless fsck.fat finds nothing to complain about.
+/// Fails unless fsck.fat and our own check find nothing to complain about.
 pub(crate) fn check(device: &MemoryDevice) {
     let (is_clean, report) = examine(device);
     assert!(is_clean, "{report}");
+    let report = own_report(device, FsckMode::Check).1;
+    assert_eq!(report.found(), 0, "{report}");
+}
+
+/// Returns a copy of a device that our own check was run on, and the report.
+pub(crate) fn own_report(device: &MemoryDevice, mode: FsckMode) -> (MemoryDevice, FsckReport) {
+    let checked = Arc::new(MemoryDevice::clone(device));
+    let shared: DeviceRef = checked.clone();
+    let options = FsckOptions { mode, ..FsckOptions::default() };
+    let report = fsck(shared, &options, &mut |question| question.suggested, &mut |_| {}).unwrap();
+    (MemoryDevice::clone(&checked), report)
 }
 
 /// Returns whether fsck.fat finds nothing to complain about, and what it says.
@@ -73,7 +85,8 @@ pub(crate) fn with_sidecars() -> Options {
 
 /// Options with the superuser as the owner of everything.
 pub(crate) fn without_sidecars() -> Options {
-    Options { uid: 0, gid: 0, metadata: MetadataMode::None, ..Options::default() }
+    let ids = Options { uid: 0, gid: 0, file_mode: 0o755, directory_mode: 0o755, ..Options::default() };
+    Options { metadata: MetadataMode::None, ..ids }
 }
 
 pub(crate) fn superuser() -> Caller {

@@ -1,6 +1,6 @@
 //! Contents of a directory: entries by slot and by name, and their changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use vnode::{Errno, Result, zeros};
 
@@ -122,11 +122,11 @@ impl Contents {
         self.entries.contains_key(&slot).then(|| self.slots.get(slot).map(Entry::decode))?
     }
 
-    /// Returns the code units of the name of an entry as it is: the long name, or the short one as it is shown.
-    pub(crate) fn units(&self, slot: u32) -> Option<Vec<u16>> {
+    /// Returns the code units of the name of an entry as records have it: the long name, or the short one, whatever the rules are by
+    /// which it is shown.
+    pub(crate) fn recorded_name(&self, slot: u32) -> Option<Vec<u16>> {
         let scanned = self.scanned(slot)?;
-        let short = || self.rules.shown_short(&scanned.entry.name, scanned.entry.case);
-        Some(scanned.long_name.clone().unwrap_or_else(short))
+        Some(scanned.long_name.unwrap_or_else(|| scanned.entry.name.neutral_units()))
     }
 
     /// Returns the name of an entry as it is shown. An entry whose long name is no name of one component, or has too many bytes,
@@ -254,6 +254,11 @@ impl Contents {
     pub(crate) fn take_changes(&mut self) -> Vec<BlockWrite> {
         self.newly_dirty = 0;
         self.slots.take_changes()
+    }
+
+    /// Notes that blocks which were to be written are not on the disk.
+    pub(crate) fn not_written(&mut self, offsets: &HashSet<u64>) {
+        self.newly_dirty += self.slots.not_written(offsets);
     }
 
     /// Returns the entry in a slot with its long name.

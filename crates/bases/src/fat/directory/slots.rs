@@ -1,6 +1,6 @@
 //! Slots: the 32-byte units of a directory in memory, and which blocks of them have changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::fat::format::{ENTRY_SIZE, EntrySlot};
 use crate::fat::journal::BlockWrite;
@@ -148,6 +148,18 @@ impl Slots {
             Some(BlockWrite { offset: self.extents.offset_of(position as u64)?, bytes: *bytes })
         };
         dirty.into_iter().filter_map(write).collect()
+    }
+
+    /// Notes that blocks which were to be written are not on the disk. Returns the number of those that count as changed again.
+    pub(crate) fn not_written(&mut self, offsets: &HashSet<u64>) -> usize {
+        let block_count = self.bytes.len().div_ceil(BLOCK_SIZE) as u32;
+        let is_lost = |block: &u32| {
+            self.extents
+                .offset_of(u64::from(*block) * BLOCK_SIZE as u64)
+                .is_some_and(|offset| offsets.contains(&offset))
+        };
+        let lost: Vec<u32> = (0..block_count).filter(is_lost).collect();
+        lost.into_iter().filter(|&block| self.dirty.insert(block)).count()
     }
 
     fn mark(&mut self, slot: u32) -> usize {

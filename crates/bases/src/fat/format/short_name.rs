@@ -114,6 +114,16 @@ impl ShortName {
         shown
     }
 
+    /// Returns code units for the name that no code page changes: a byte outside of ASCII becomes a character for private use, from
+    /// U+F780 to U+F7FF.
+    pub fn neutral_units(&self) -> Vec<u16> {
+        let (bytes, base, extension) = self.parts();
+        let unit = |&byte: &u8| if byte.is_ascii() { u16::from(byte) } else { 0xF700 | u16::from(byte) };
+        let dot = if extension > 0 { &b"."[..] } else { &[] };
+        let extension = &bytes[BASE..BASE + extension];
+        bytes[..base].iter().chain(dot).chain(extension).map(unit).collect()
+    }
+
     /// Checks a stored name by the rules of the format. Spaces inside are allowed; letters in lower case, and characters
     /// that only long names may have, are tolerated, because other systems read them.
     ///

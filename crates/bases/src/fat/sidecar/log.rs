@@ -10,9 +10,6 @@ use super::record::LogItem;
 /// The first bytes of a log, with the version.
 pub(crate) const HEADER: [u8; 16] = *b"PLYFSATR\x01\0\0\0\0\0\0\0";
 
-/// Largest log that is read, in bytes.
-pub(crate) const LOG_MAX: u64 = 32 << 20;
-
 const MARK: u32 = u32::from_le_bytes(*b"PLAT");
 const FRAME_SIZE: usize = 16;
 const ALIGNMENT: usize = 8;

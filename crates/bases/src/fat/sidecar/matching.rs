@@ -22,6 +22,13 @@ struct Candidate {
     record: Box<Record>,
 }
 
+impl Candidate {
+    /// Returns the record of an entry that has its name. Of an object that somebody else has replaced, others must not get rights.
+    fn record_of(self, entry: &Identity) -> Box<Record> {
+        if origin(&self.identity) == origin(entry) { self.record } else { self.record.without_privileges() }
+    }
+}
+
 /// Records by name in upper case, those of one name in the order of the log.
 type Candidates = HashMap<Vec<u16>, Vec<Candidate>>;
 
@@ -34,24 +41,43 @@ pub(crate) fn match_records(items: Vec<(u64, LogItem)>, entries: &[(u32, Identit
     let mut unmatched = Vec::new();
     for (slot, identity) in entries {
         match candidates.remove(&upcased(&identity.name)).and_then(|named| best(named, identity)) {
-            Some(candidate) => drop(matched.by_slot.insert(*slot, candidate.record)),
+            Some(candidate) => drop(matched.by_slot.insert(*slot, candidate.record_of(identity))),
             None => unmatched.push((*slot, identity)),
         }
     }
-    let mut renamed: HashMap<u32, Candidate> = HashMap::new();
-    for candidate in candidates.into_values().flatten() {
-        let cluster = candidate.identity.cluster;
-        let is_last = renamed.get(&cluster).is_none_or(|other| other.offset < candidate.offset);
-        let left = if cluster != 0 && is_last { renamed.insert(cluster, candidate) } else { Some(candidate) };
-        matched.orphans.extend(left.map(|candidate| candidate.identity));
-    }
-    for (slot, identity) in unmatched {
-        if let Some(candidate) = renamed.remove(&identity.cluster) {
-            matched.by_slot.insert(slot, candidate.record);
-        }
-    }
-    matched.orphans.extend(renamed.into_values().map(|candidate| candidate.identity));
+    match_renamed(candidates, unmatched, &mut matched);
     matched
+}
+
+/// Finds the records of entries that have none by name: that of an object with the same time of creation and first cluster. Of those
+/// without clusters, only one of each time is told apart from others.
+fn match_renamed(candidates: Candidates, unmatched: Vec<(u32, &Identity)>, matched: &mut MatchedRecords) {
+    let mut renamed: HashMap<Origin, Vec<Candidate>> = HashMap::new();
+    for candidate in candidates.into_values().flatten() {
+        renamed.entry(origin(&candidate.identity)).or_default().push(candidate);
+    }
+    let mut entries: HashMap<Origin, Vec<u32>> = HashMap::new();
+    for (slot, identity) in unmatched {
+        entries.entry(origin(identity)).or_default().push(slot);
+    }
+    for (origin, mut candidates) in renamed {
+        let is_unique = origin.0 != 0 || candidates.len() == 1;
+        if let Some(&[slot]) = entries.get(&origin).map(Vec::as_slice).filter(|_| is_unique) {
+            let last = candidates.iter().enumerate().max_by_key(|(_, candidate)| candidate.offset);
+            if let Some(candidate) = last.map(|(index, _)| index).map(|index| candidates.swap_remove(index)) {
+                matched.by_slot.insert(slot, candidate.record);
+            }
+        }
+        matched.orphans.extend(candidates.into_iter().map(|candidate| candidate.identity));
+    }
+}
+
+/// First cluster and time of creation of an object.
+type Origin = (u32, [u16; 3]);
+
+fn origin(identity: &Identity) -> Origin {
+    let created = identity.created;
+    (identity.cluster, [created.date, created.time, created.hundredths.into()])
 }
 
 /// Returns the record of an object among those with its name: the last one of its creation and first cluster, otherwise of its creation,
@@ -164,8 +190,30 @@ mod tests {
             attributes(identity("kept", 1, 6), 2),
             attributes(identity("gone", 1, 9), 3),
             attributes(identity("empty", 1, 0), 4),
+            attributes(identity("one", 2, 0), 5),
+            attributes(identity("two", 2, 0), 6),
+            attributes(identity("removed", 1, 7), 7),
         ];
-        let entries = [identity("new", 1, 5), identity("kept", 1, 6), identity("other", 1, 0)];
-        assert_eq!(owners(items, &entries), (vec![Some(1), Some(2), None], 2));
+        let entries = [
+            identity("new", 1, 5),
+            identity("kept", 1, 6),
+            identity("other", 1, 0),
+            identity("three", 2, 0),
+            identity("created since", 3, 7),
+        ];
+        assert_eq!(owners(items, &entries), (vec![Some(1), Some(2), Some(4), None, None], 4));
+    }
+
+    #[test]
+    fn a_replaced_object_gives_nobody_the_rights_of_its_owner() {
+        let mode = |entry: Identity| {
+            let LogItem::Attributes(identity, mut record) = attributes(identity("a", 1, 5), 1) else { return None };
+            record.protection.mode = 0o6755;
+            let matched = match_records(vec![(0, LogItem::Attributes(identity, record))], &[(0, entry)]);
+            matched.by_slot.get(&0).map(|record| record.protection.mode)
+        };
+        assert_eq!(mode(identity("a", 1, 5)), Some(0o6755));
+        assert_eq!(mode(identity("b", 1, 5)), Some(0o6755), "renamed");
+        assert_eq!([mode(identity("a", 2, 5)), mode(identity("a", 1, 6))], [Some(0o755); 2]);
     }
 }

@@ -16,7 +16,7 @@ const REMOVAL: u8 = 2;
 /// What identifies the object of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Code units of the name; none for the root directory.
+    /// Code units of the name, see [`crate::fat::directory::contents::Contents::recorded_name`]; none for the root directory.
     pub(crate) name: Vec<u16>,
     /// Time of the creation as the entry has it.
     pub(crate) created: DosDateTime,
@@ -30,6 +30,7 @@ pub(crate) struct EntryState {
     pub(crate) attributes: EntryAttributes,
     pub(crate) modified: DosDateTime,
     pub(crate) accessed_date: u16,
+    pub(crate) size: u32,
 }
 
 /// The attributes of an object.
@@ -52,6 +53,14 @@ pub(crate) enum LogItem {
 }
 
 impl Record {
+    /// Returns this record without what lets others act with the rights of the owner: that of an object which another system has
+    /// replaced.
+    pub(crate) fn without_privileges(mut self: Box<Self>) -> Box<Self> {
+        self.protection.mode &= !privileges(self.protection.kind);
+        self.extended_attributes.forget_capability();
+        self
+    }
+
     /// Returns the size of the record of an object with a name of this many code units, at most, in bytes.
     pub(crate) fn encoded_size(&self, name_length: usize) -> u64 {
         const FIXED: usize = 160;
@@ -60,6 +69,11 @@ impl Record {
         let attributes = &self.extended_attributes;
         (FIXED + 3 * name_length + acls + attributes.size() + 8 * attributes.names().count()) as u64
     }
+}
+
+/// Returns the mode bits with which an object acts for its owner or group.
+pub(crate) fn privileges(kind: FileKind) -> u32 {
+    if kind == FileKind::Directory { 0 } else { libc::S_ISUID | libc::S_ISGID }
 }
 
 impl LogItem {
@@ -119,6 +133,7 @@ fn encode_record(writer: &mut FieldWriter, record: &Record) {
     writer.u8(record.entry.attributes.0);
     encode_date_time(writer, record.entry.modified);
     writer.u16(record.entry.accessed_date);
+    writer.u32(record.entry.size);
     for acl in [&protection.access_acl, &protection.default_acl] {
         writer.counted(&acl.as_ref().map(|acl| acl.to_bytes()).unwrap_or_default());
     }
@@ -139,6 +154,7 @@ fn decode_record(reader: &mut FieldReader<'_>) -> Option<Record> {
         attributes: EntryAttributes(reader.u8()?),
         modified: decode_date_time(reader)?,
         accessed_date: reader.u16()?,
+        size: reader.u32()?,
     };
     let mut acl = || {
         let acl = Acl::parse(reader.counted()?).ok()?;
@@ -189,7 +205,7 @@ mod tests {
         };
         let times = Times { mtime: Timestamp { seconds: -5, nanoseconds: 999_999_999 }, ..Times::now() };
         let modified = DosDateTime { date: 1, time: 2, hundredths: 3 };
-        let entry = EntryState { attributes: EntryAttributes::READ_ONLY, modified, accessed_date: 4 };
+        let entry = EntryState { attributes: EntryAttributes::READ_ONLY, modified, accessed_date: 4, size: 5 };
         Record { protection, device: Device { major: 8, minor: 1 }, times, extended_attributes, entry }
     }
 

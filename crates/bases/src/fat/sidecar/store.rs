@@ -11,7 +11,7 @@ use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 use crate::fat::volume::data::DataAccess;
 
-use super::log::{FRAME_MAX, HEADER, LOG_MAX, frame, parse};
+use super::log::{FRAME_MAX, HEADER, frame, parse};
 use super::matching::match_records;
 use super::record::{Identity, LogItem, Record};
 
@@ -23,6 +23,9 @@ const GARBAGE_MIN: u64 = 16 << 10;
 
 /// Memory of a record in bytes besides its encoding.
 const RECORD_MEMORY: u64 = 200;
+
+/// Memory of an identity in bytes besides its name.
+const IDENTITY_MEMORY: u64 = 60;
 
 /// The object of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +42,8 @@ pub(crate) struct Sidecar {
     /// Slot of the log's entry.
     slot: u32,
     chain: Mutex<Chain>,
+    /// Maximum size of the log in bytes.
+    log_max: u64,
     /// Size of the log's clusters in bytes, which is that of its file.
     allocated: u64,
     /// Bytes of the log that are in use; 0 if it has to be written anew.
@@ -68,16 +73,24 @@ pub(crate) struct Flushed {
 }
 
 impl Sidecar {
-    /// Reads the log of a directory, whose entry is in a slot of the directory.
+    /// Reads the log of a directory, whose entry is in a slot of the directory, and which has up to `log_max` bytes.
     ///
     /// # Errors
-    /// `EIO`, `ENOMEM`.
-    pub(crate) fn read(access: DataAccess<'_>, contents: &Contents, slot: u32, entry: &Entry) -> Result<Self> {
+    /// `EIO`; `ENOMEM` for a larger log, none of whose records may be missed.
+    pub(crate) fn read(
+        access: DataAccess<'_>,
+        contents: &Contents,
+        (slot, entry): (u32, &Entry),
+        log_max: u64,
+    ) -> Result<Self> {
+        if u64::from(entry.size) > log_max {
+            return Err(Errno::ENOMEM);
+        }
         let geometry = access.storage.geometry();
         let chain = Mutex::new(Chain::new(entry.first_cluster(geometry.width())));
         let cluster_size = u64::from(geometry.cluster_size());
         let allocated = u64::from(entry.size).next_multiple_of(cluster_size);
-        let mut log = zeros(u64::from(entry.size).min(LOG_MAX) as usize)?;
+        let mut log = zeros(entry.size as usize)?;
         access.read(&chain, 0, &mut log)?;
         let (items, length) = parse(&log).unwrap_or_default();
         let entries: Vec<(u32, Identity)> = contents
@@ -91,6 +104,7 @@ impl Sidecar {
         Ok(Self {
             slot,
             chain,
+            log_max,
             allocated,
             length,
             reserved: 0,
@@ -107,12 +121,13 @@ impl Sidecar {
     ///
     /// # Errors
     /// `ENOSPC`; as [`DataAccess::write`].
-    pub(crate) fn create(access: DataAccess<'_>, slot: u32) -> Result<Self> {
+    pub(crate) fn create(access: DataAccess<'_>, slot: u32, log_max: u64) -> Result<Self> {
         let runs = access.lock().allocate(access.storage, Near::Start, 1)?;
         let allocated = u64::from(access.storage.geometry().cluster_size());
         let sidecar = Self {
             slot,
             chain: Mutex::new(Chain::of_runs(&runs)),
+            log_max,
             allocated,
             length: HEADER.len() as u64,
             reserved: 0,
@@ -141,7 +156,9 @@ impl Sidecar {
 
     /// Returns the memory that the records take, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        self.records.values().map(|record| RECORD_MEMORY + record.encoded_size(0)).sum()
+        let records: u64 = self.records.values().map(|record| RECORD_MEMORY + record.encoded_size(0)).sum();
+        let others = [&self.removed, &self.due, &self.orphans].into_iter().flatten();
+        records + others.map(|(identity, _)| IDENTITY_MEMORY + 2 * identity.name.len() as u64).sum::<u64>()
     }
 
     /// Returns whether the log lacks a change, or may soon.
@@ -273,12 +290,15 @@ impl Sidecar {
         if size <= self.allocated {
             return Ok(());
         }
+        if size > self.log_max {
+            return Err(Errno::ENOSPC);
+        }
         let cluster_size = u64::from(access.storage.geometry().cluster_size());
         let used = (self.allocated / cluster_size) as u32;
         let wanted = u32::try_from(size.div_ceil(cluster_size)).map_err(|_| Errno::ENOSPC)?;
         let chain = self.chain.get_mut().unwrap_or_else(PoisonError::into_inner);
         let length = chain.extend(&mut access.lock(), access.storage, (used, wanted), Near::Start)?;
-        if length < wanted || size > LOG_MAX {
+        if length < wanted {
             return Err(Errno::ENOSPC);
         }
         let allocated = u64::from(length) * cluster_size;
@@ -292,5 +312,5 @@ impl Sidecar {
 pub(crate) fn identity(contents: &Contents, slot: u32, access: DataAccess<'_>) -> Option<Identity> {
     let entry = contents.entry(slot)?;
     let cluster = entry.first_cluster(access.storage.geometry().width());
-    Some(Identity { name: contents.units(slot)?, created: entry.created, cluster })
+    Some(Identity { name: contents.recorded_name(slot)?, created: entry.created, cluster })
 }

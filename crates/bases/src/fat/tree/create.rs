@@ -140,7 +140,7 @@ impl Inode {
         linked.metadata.store(&mut entry, &self.volume.options);
         let prepared = state.contents()?.prepare(&units, entry)?;
         self.make_room(&mut state, &prepared)?;
-        let slot = self.insert(&mut state, &prepared, &linked.metadata)?;
+        let slot = self.insert(&mut state, &prepared, (&linked.metadata, 0))?;
         linked.is_linkable = false;
         let link = Link { parent: self.to_arc(), slot, cluster: 0 };
         self.volume.rebind(target.number, None, Some(link.default_number()));
@@ -173,7 +173,7 @@ impl Inode {
         entry.set_first_cluster(self.volume.storage.geometry().width(), cluster);
         entry.size = size as u32;
         let prepared = state.contents()?.prepare(&units, entry)?;
-        let slot = self.insert(state, &prepared, &metadata)?;
+        let slot = self.insert(state, &prepared, (&metadata, size))?;
         let link = Link { parent: self.to_arc(), slot, cluster };
         let default = link.default_number();
         let handle = handle_of(&self.volume, number, self.place(slot), metadata.created);
@@ -183,11 +183,16 @@ impl Inode {
         Ok(inode)
     }
 
-    /// Inserts an entry into this directory, with the record of its object.
-    pub(crate) fn insert(&self, state: &mut State, prepared: &PreparedEntry, metadata: &Metadata) -> Result<u32> {
+    /// Inserts an entry into this directory, with the record of its object, which has a size in bytes.
+    pub(crate) fn insert(
+        &self,
+        state: &mut State,
+        prepared: &PreparedEntry,
+        (metadata, size): (&Metadata, u64),
+    ) -> Result<u32> {
         let slot = state.contents_mut()?.insert(prepared)?;
         if let Some(sidecar) = self.lock_sidecar().as_mut() {
-            sidecar.set(Owner::Slot(slot), Box::new(metadata.record(&self.volume.options)));
+            sidecar.set(Owner::Slot(slot), Box::new(metadata.record(size, &self.volume.options)));
         }
         state.metadata.times.modified();
         self.metadata_changed(state);

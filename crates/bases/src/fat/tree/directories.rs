@@ -68,7 +68,9 @@ impl Inode {
         }
         let contents = Contents::read(&self.volume.storage, self.extents()?, self.volume.rules)?;
         let sidecar = match self.find_sidecar(&contents) {
-            Some((slot, entry)) => Some(Sidecar::read(self.volume.access(), &contents, slot, &entry)?),
+            Some((slot, entry)) => {
+                Some(Sidecar::read(self.volume.access(), &contents, (slot, &entry), self.volume.log_max())?)
+            }
             None => None,
         };
         let bytes = contents.memory() + sidecar.as_ref().map_or(0, Sidecar::memory);
@@ -97,7 +99,9 @@ impl Inode {
         let mut chain = self.lock_chain();
         let runs = chain.runs(self.volume.lock_clusters().table(), &self.volume.storage, length_max)?;
         if runs.is_empty() {
-            return Err(Errno::EIO);
+            let first = chain.first();
+            let details = format_args!("a directory begins with the cluster {first}, which is not in use");
+            return Err(self.volume.storage.damage("start-invalid", details));
         }
         for run in runs {
             let offset = geometry.cluster_offset(run.cluster).ok_or(Errno::EIO)?;
@@ -182,7 +186,11 @@ impl Inode {
     }
 
     fn checked_child(&self, inode: Arc<Inode>, slot: u32) -> Result<Arc<Inode>> {
-        if inode.is_in(self, slot) { Ok(inode) } else { Err(Errno::EIO) }
+        if inode.is_in(self, slot) {
+            return Ok(inode);
+        }
+        let details = format_args!("two entries have the cluster {}", inode.number);
+        Err(self.volume.storage.damage("cross-link", details))
     }
 
     /// Makes room for an entry in this directory, whose state the caller holds locked and loaded.

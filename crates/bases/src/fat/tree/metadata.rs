@@ -5,7 +5,8 @@ use vnode::{Device, FileKind, Timestamp};
 use crate::fat::format::{DosDateTime, Entry, EntryAttributes, FatWidth};
 use crate::fat::options::Options;
 use crate::fat::sidecar::extended_attributes::ExtendedAttributes;
-use crate::fat::sidecar::record::{EntryState, Record};
+use crate::fat::sidecar::record::{EntryState, Record, privileges};
+use crate::unix::creation::TARGET_MAX;
 use crate::unix::protection::Protection;
 use crate::unix::times::Times;
 
@@ -83,6 +84,14 @@ impl Metadata {
             (true, false) => protection.mode |= 0o200,
             _ => {}
         }
+        if !can_be(entry, protection.kind) {
+            protection.kind = FileKind::Regular;
+        }
+        let mut extended_attributes = record.extended_attributes.clone();
+        if record.entry.modified != entry.modified || record.entry.size != entry.size {
+            protection.mode &= !privileges(protection.kind);
+            extended_attributes.forget_capability();
+        }
         let mut times = record.times;
         if record.entry.modified != entry.modified {
             (times.mtime, times.ctime) = (self.times.mtime, self.times.mtime.max(times.ctime));
@@ -90,7 +99,6 @@ impl Metadata {
         if record.entry.accessed_date != entry.accessed_date {
             times.atime = self.times.atime;
         }
-        let extended_attributes = record.extended_attributes.clone();
         Self { protection, device: record.device, times, extended_attributes, ..self }
     }
 
@@ -103,13 +111,14 @@ impl Metadata {
         entry.accessed_date = DosDateTime::encode(self.times.atime, offset).date;
     }
 
-    /// Returns the record of the object, whose entry was stored.
-    pub(crate) fn record(&self, options: &Options) -> Record {
+    /// Returns the record of the object, which has a size in bytes, and whose entry was stored.
+    pub(crate) fn record(&self, size: u64, options: &Options) -> Record {
         let offset = options.time_offset_minutes;
         let entry = EntryState {
             attributes: self.stored_attributes(),
             modified: DosDateTime { hundredths: 0, ..DosDateTime::encode(self.times.mtime, offset) },
             accessed_date: DosDateTime::encode(self.times.atime, offset).date,
+            size: if self.protection.kind == FileKind::Directory { 0 } else { size as u32 },
         };
         Record {
             protection: self.protection.clone(),
@@ -187,6 +196,15 @@ pub(crate) fn created_mode(requested: u32, kind: FileKind, options: &Options) ->
     }
 }
 
+/// Returns whether the data of an entry is that of such an object.
+fn can_be(entry: &Entry, kind: FileKind) -> bool {
+    match kind {
+        FileKind::Regular | FileKind::Directory => true,
+        FileKind::Symlink => (1..=TARGET_MAX).contains(&(entry.size as usize)),
+        _ => entry.size == 0,
+    }
+}
+
 fn owned(options: &Options, kind: FileKind) -> Protection {
     Protection { kind, uid: options.uid, gid: options.gid, mode: 0, access_acl: None, default_acl: None }
 }
@@ -242,13 +260,16 @@ mod tests {
         let mut metadata = Metadata::of_entry(&entry(), None, &options());
         metadata.protection.mode = 0o4755;
         metadata.times.mtime.nanoseconds = 123;
-        let record = metadata.record(&options());
+        let record = metadata.record(0, &options());
         let again = Metadata::of_entry(&entry(), Some(&record), &options());
         assert_eq!((again.protection.mode, again.times.mtime.nanoseconds), (0o4755, 123));
         let mut changed = Entry { attributes: EntryAttributes::READ_ONLY, ..entry() };
         changed.modified.time += 1;
         let again = Metadata::of_entry(&changed, Some(&record), &options());
-        assert_eq!((again.protection.mode, again.times.mtime.seconds), (0o4555, metadata.times.mtime.seconds + 2));
+        assert_eq!((again.protection.mode, again.times.mtime.seconds), (0o555, metadata.times.mtime.seconds + 2));
+        let larger = Entry { size: 1, ..entry() };
+        let again = Metadata::of_entry(&larger, Some(&record), &options());
+        assert_eq!(again.protection.mode, 0o755, "somebody has changed the data without its time");
         let directory = Entry { attributes: EntryAttributes::DIRECTORY, ..entry() };
         assert_eq!(Metadata::of_entry(&directory, Some(&record), &options()).protection.mode, 0o750);
     }

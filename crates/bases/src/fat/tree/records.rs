@@ -46,7 +46,7 @@ impl Inode {
 
     /// Returns the size of a record with this metadata, at most.
     pub(crate) fn record_size(&self, metadata: &Metadata) -> u64 {
-        metadata.record(&self.volume.options).encoded_size(NAME_MAX)
+        metadata.record(0, &self.volume.options).encoded_size(NAME_MAX)
     }
 
     /// Makes sure that the sidecar of this directory, whose state the caller holds locked, has room for a record of `size` bytes. Creates
@@ -87,7 +87,7 @@ impl Inode {
                 state.contents_mut()?.insert(&prepared)?
             }
         };
-        let sidecar = match Sidecar::create(self.volume.access(), slot) {
+        let sidecar = match Sidecar::create(self.volume.access(), slot, self.volume.log_max()) {
             Ok(sidecar) => sidecar,
             Err(errno) => {
                 if existing.is_none() {

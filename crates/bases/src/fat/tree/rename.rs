@@ -345,7 +345,7 @@ impl Inode {
         let left = object.set_link(state, Some(link));
         object.metadata_changed(state);
         if let Some(sidecar) = parent.lock_sidecar().as_mut() {
-            sidecar.set(Owner::Slot(slot), Box::new(state.metadata.record(&self.volume.options)));
+            sidecar.set(Owner::Slot(slot), Box::new(state.metadata.record(state.size, &self.volume.options)));
         }
         debug_assert!(parent_state.contents().is_ok());
         // The directory that the object was in is locked by the caller, which has a reference to it.

@@ -1,6 +1,6 @@
 //! Snapshots: the changes in memory at one moment, in the form in which they go to the disk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vnode::{FileKind, InodeNumber, Result};
@@ -67,6 +67,27 @@ impl Volume<Inode> {
     }
 }
 
+impl Volume<Inode> {
+    /// Makes the changes of a snapshot that could not be written part of the next one.
+    pub(crate) fn take_back(&self, snapshot: Snapshot) {
+        let offsets: HashSet<u64> = snapshot.blocks.iter().map(|block| block.offset).collect();
+        for directory in snapshot.directories {
+            let mut state = directory.write();
+            if let Some(contents) = &mut state.contents {
+                contents.not_written(&offsets);
+            }
+            directory.mark_contents_dirty(&mut state);
+        }
+        for (inode, _) in snapshot.truncated {
+            inode.mark_truncated();
+        }
+        self.lock_clusters().table().not_written(snapshot.has_split_entry);
+        let mut pending = self.lock_pending();
+        pending.frees.extend(snapshot.frees);
+        pending.grown.extend(snapshot.grown);
+    }
+}
+
 impl Inode {
     /// Stores the attributes of this object in its entry and its record, and adds the directory that has them.
     fn store(&self, directories: &mut Directories) -> Result<()> {
@@ -84,7 +105,7 @@ impl Inode {
         let mut holder_state = holder.write();
         holder.load(&mut holder_state)?;
         if let Some(sidecar) = holder.lock_sidecar().as_mut() {
-            sidecar.set(owner, Box::new(metadata.record(options)));
+            sidecar.set(owner, Box::new(metadata.record(size, options)));
         }
         if let Some(link) = &link {
             let is_empty = size == 0 && self.kind != FileKind::Directory;

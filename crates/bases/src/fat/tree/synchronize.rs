@@ -102,16 +102,19 @@ impl Volume<Inode> {
         self.syncs_begun.fetch_add(1, Ordering::AcqRel);
         let snapshot = {
             let _barrier = self.close_barrier();
-            self.snapshot()
+            self.snapshot().map_err(|errno| self.storage.fail_for_good("changes could not be collected", errno))?
         };
-        let result = snapshot.and_then(|snapshot| {
-            self.write_snapshot(sync, &snapshot)?;
-            for directory in &snapshot.directories {
-                directory.write().is_being_written = false;
+        if let Err(errno) = self.write_snapshot(sync, &snapshot) {
+            let errno = self.storage.fail("a synchronization failed", errno);
+            if self.storage.continues() {
+                self.take_back(snapshot);
             }
-            self.release(snapshot)
-        });
-        result.map_err(|errno| self.storage.fail("a synchronization failed", errno))
+            return Err(errno);
+        }
+        for directory in &snapshot.directories {
+            directory.write().is_being_written = false;
+        }
+        self.release(snapshot).map_err(|errno| self.storage.fail("clusters could not be freed", errno))
     }
 
     fn write_snapshot(&self, sync: &mut SyncState, snapshot: &Snapshot) -> Result<()> {
@@ -208,7 +211,7 @@ impl Volume<Inode> {
         };
         state::write_free_clusters(&self.storage, free_clusters, next_free)?;
         self.storage.flush()?;
-        if self.is_trusted { self.mark(sync, false) } else { Ok(()) }
+        if self.is_trusted && !self.storage.is_damaged() { self.mark(sync, false) } else { Ok(()) }
     }
 
     /// Frees what objects have that are still in use: all clusters without a name, after which they cannot be read, and reserved ones.

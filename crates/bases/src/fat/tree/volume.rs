@@ -21,6 +21,11 @@ use super::stamps::Stamps;
 /// Maximum length of a name in bytes, and in UTF-16 code units.
 const NAME_MAX: u32 = 255;
 
+/// Size up to which records of a directory are read in any case, in bytes.
+const LOG_MIN: u64 = 4 << 20;
+/// Size up to which records of a directory are read, in bytes.
+const LOG_MAX: u64 = 32 << 20;
+
 /// State of synchronization, which one thread at a time has.
 pub(crate) struct SyncState {
     /// Present once it was needed.
@@ -137,6 +142,11 @@ impl<I> Volume<I> {
     /// Returns the access to the data of chains.
     pub(crate) fn access(&self) -> DataAccess<'_> {
         DataAccess { storage: &self.storage, clusters: &self.clusters }
+    }
+
+    /// Returns the maximum size of the records of a directory in bytes.
+    pub(crate) fn log_max(&self) -> u64 {
+        (self.options.memory / 2).clamp(LOG_MIN, LOG_MAX)
     }
 
     /// Locks the clusters.
@@ -270,7 +280,7 @@ impl<I> Volume<I> {
     pub(crate) fn wants_sidecars(options: &Options, root_has_sidecar: bool) -> bool {
         match options.metadata {
             MetadataMode::Auto => root_has_sidecar,
-            MetadataMode::None => false,
+            MetadataMode::None | MetadataMode::Inline | MetadataMode::Paper => false,
             MetadataMode::Sidecar => true,
         }
     }

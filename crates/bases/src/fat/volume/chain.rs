@@ -50,7 +50,11 @@ impl Chain {
     /// # Errors
     /// `EIO` if the chain ends before `index`, is damaged, or cannot be read.
     pub(crate) fn find(&mut self, table: &mut Table, storage: &Storage, index: u32, count: u32) -> Result<Run> {
-        self.positions.find(table, storage, index, count)?.ok_or(Errno::EIO)
+        let found = self.positions.find(table, storage, index, count)?;
+        found.ok_or_else(|| {
+            let first = self.first();
+            storage.damage("size-beyond-chain", format_args!("the chain of cluster {first} ends before its file"))
+        })
     }
 
     /// Returns all runs of a chain of at most `length_max` clusters, and thereby its length. A chain that ends with a free or
@@ -187,7 +191,7 @@ fn follow(table: &mut Table, storage: &Storage, first: u32, length_max: u32) -> 
             break;
         }
         if length == length_max {
-            return Err(Errno::EIO);
+            return Err(storage.damage("chain-loop", format_args!("the chain of cluster {first} is too long")));
         }
         length += 1;
         Run::push(&mut runs, next);

@@ -1,6 +1,6 @@
 //! Positions: where the clusters of a file are, as far as its chain was followed.
 
-use vnode::{Errno, Result};
+use vnode::Result;
 
 use super::run::Run;
 use super::storage::Storage;
@@ -72,8 +72,8 @@ impl Positions {
             return Ok(Some(at + 1));
         }
         if known.end() > storage.geometry().clusters() {
-            // The chain is a loop.
-            return Err(Errno::EIO);
+            let first = self.first().unwrap_or(0);
+            return Err(storage.damage("chain-loop", format_args!("the chain of cluster {first} has no end")));
         }
         match table.next(storage, known.run.last())? {
             None => Ok(None),

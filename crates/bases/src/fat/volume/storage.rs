@@ -1,11 +1,13 @@
 //! Storage: the device of a volume, which becomes read-only at the first error of a write.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vnode::{Errno, Result};
 
 use crate::device::DeviceRef;
 use crate::fat::format::Geometry;
+use crate::fat::options::{ErrorPolicy, Options};
 
 /// A device with the geometry of the file system on it.
 pub(crate) struct Storage {
@@ -14,18 +16,33 @@ pub(crate) struct Storage {
     /// How the volume is called in messages.
     title: String,
     is_read_only: bool,
+    errors: ErrorPolicy,
+    /// The disk does not take writes any more.
     has_failed: AtomicBool,
+    /// Something is wrong on the disk, or could not be written.
+    is_damaged: AtomicBool,
     has_ended: AtomicBool,
     /// Something was written since the last flush.
     is_unflushed: AtomicBool,
 }
 
 impl Storage {
-    /// Returns the storage of a file system on a device, which is never written if `is_read_only`.
-    pub(crate) fn new(device: DeviceRef, geometry: Geometry, title: String, is_read_only: bool) -> Self {
-        let is_read_only = is_read_only || device.is_read_only();
-        let (has_failed, has_ended, is_unflushed) = Default::default();
-        Self { device, geometry, title, is_read_only, has_failed, has_ended, is_unflushed }
+    /// Returns the storage of a file system on a device.
+    pub(crate) fn new(device: DeviceRef, geometry: Geometry, title: String, options: &Options) -> Self {
+        let is_read_only = options.read_only || device.is_read_only();
+        let (has_failed, is_damaged, has_ended, is_unflushed) = Default::default();
+        let errors = options.errors;
+        Self { device, geometry, title, is_read_only, errors, has_failed, is_damaged, has_ended, is_unflushed }
+    }
+
+    /// Returns the device.
+    pub(crate) fn device(&self) -> &DeviceRef {
+        &self.device
+    }
+
+    /// Refuses all writes from here on, as on a read-only device.
+    pub(crate) fn set_read_only(&mut self) {
+        self.is_read_only = true;
     }
 
     /// Returns the geometry.
@@ -48,11 +65,27 @@ impl Storage {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Checks that the volume can be changed.
+    /// Returns whether damage was found, or a write has failed.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a failed write leaves the volume writable.
+    pub(crate) fn continues(&self) -> bool {
+        self.errors == ErrorPolicy::Continue
+    }
+
+    /// Checks that an operation may change the volume.
     ///
     /// # Errors
-    /// `EROFS` if it was mounted read-only, a write has failed, or it is no longer mounted.
+    /// `EROFS` if it was mounted read-only, is damaged, a write has failed, or it is no longer mounted.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_storable()?;
+        if self.is_damaged() && !self.continues() { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// Checks that changes can be stored, also those that were made before damage was found.
+    fn check_storable(&self) -> Result<()> {
         let is_writable = !self.is_read_only && !self.has_failed() && !self.has_ended.load(Ordering::Acquire);
         if is_writable { Ok(()) } else { Err(Errno::EROFS) }
     }
@@ -75,7 +108,7 @@ impl Storage {
     /// # Errors
     /// `EROFS`; `ENOSPC` of the file system that holds an image; `EIO`, after which the volume is read-only.
     pub(crate) fn write_data(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.check_writable()?;
+        self.check_storable()?;
         self.is_unflushed.store(true, Ordering::Release);
         match self.device.write_at(offset, data) {
             Err(errno) if errno != Errno::ENOSPC => Err(self.fail("a write of data failed", errno)),
@@ -88,7 +121,7 @@ impl Storage {
     /// # Errors
     /// `EROFS`; `EIO`, after which the volume is read-only.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.check_writable()?;
+        self.check_storable()?;
         self.is_unflushed.store(true, Ordering::Release);
         self.device.write_at(offset, data).map_err(|errno| self.fail("a write failed", errno))
     }
@@ -110,12 +143,51 @@ impl Storage {
         self.device.flush().map_err(|errno| self.fail("writes could not be made stable", errno))
     }
 
-    /// Makes the volume read-only, and says so once. Returns the error of the operation that failed.
+    /// Makes the volume read-only unless the options have it otherwise, and says so once. Returns the error of the operation that
+    /// failed.
     pub(crate) fn fail(&self, what: &str, errno: Errno) -> Errno {
-        if !self.has_failed.swap(true, Ordering::AcqRel) {
-            let title = &self.title;
-            tracing::error!("{title}: {what} ({errno}); the volume is read-only from here on, check it with fsck");
+        if self.continues() {
+            self.report(format_args!("{what} ({errno})"));
+        } else {
+            self.fail_for_good(what, errno);
         }
         Errno::EIO
+    }
+
+    /// Makes the volume read-only whatever the options say: what is in memory can no longer be stored.
+    pub(crate) fn fail_for_good(&self, what: &str, errno: Errno) -> Errno {
+        self.is_damaged.store(true, Ordering::Release);
+        if !self.has_failed.swap(true, Ordering::AcqRel) {
+            let title = &self.title;
+            tracing::error!("{title}: {what} ({errno}); the volume is read-only from here on; {}", self.remedy());
+        }
+        Errno::EIO
+    }
+
+    /// Notes damage of the volume, which becomes read-only unless the options have it otherwise. `problem` is the code by which a check
+    /// reports it. Returns the error of the operation that found it.
+    pub(crate) fn damage(&self, problem: &str, details: fmt::Arguments<'_>) -> Errno {
+        self.report(format_args!("{problem}: {details}"));
+        Errno::EIO
+    }
+
+    /// Says once that the volume is damaged.
+    fn report(&self, what: fmt::Arguments<'_>) {
+        if self.is_damaged.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (title, remedy) = (&self.title, self.remedy());
+        match self.errors {
+            ErrorPolicy::Continue => tracing::error!("{title}: {what}; {remedy}"),
+            ErrorPolicy::RemountReadOnly if self.is_read_only => tracing::error!("{title}: {what}; {remedy}"),
+            ErrorPolicy::RemountReadOnly => {
+                tracing::error!("{title}: {what}; the volume is read-only from here on; {remedy}");
+            }
+        }
+    }
+
+    /// Returns what to do about a damaged volume.
+    pub(crate) fn remedy(&self) -> String {
+        format!("unmount it and run: plyfs fat fsck '{}'", self.title.replace('\'', "'\\''"))
     }
 }

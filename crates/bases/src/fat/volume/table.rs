@@ -55,7 +55,9 @@ impl Table {
         match self.link(storage, cluster)? {
             Link::Next(next) if storage.geometry().contains(next) => Ok(Some(next)),
             Link::End => Ok(None),
-            Link::Next(_) | Link::Free | Link::Bad => Err(Errno::EIO),
+            Link::Next(next) => Err(storage.damage("link-missing", format_args!("cluster {cluster} leads to {next}"))),
+            Link::Free => Err(storage.damage("link-free", format_args!("a chain leads to the free cluster {cluster}"))),
+            Link::Bad => Err(storage.damage("link-bad", format_args!("a chain leads to the bad cluster {cluster}"))),
         }
     }
 
@@ -195,6 +197,11 @@ impl Table {
     /// Returns copies of the changed blocks, and whether an entry that crosses from one to the next is among the changes.
     pub(crate) fn take_changes(&mut self) -> (Vec<ChangedBlock>, bool) {
         (self.pages.changed_blocks(), std::mem::take(&mut self.has_split_entry))
+    }
+
+    /// Notes that what [`Table::take_changes`] returned could not be written.
+    pub(crate) fn not_written(&mut self, has_split_entry: bool) {
+        self.has_split_entry |= has_split_entry;
     }
 
     /// Notes that these blocks are on the disk, in all copies of the table or only in the first.
