@@ -72,7 +72,7 @@ fn check(image: MemoryDevice, choices: [u8; Input::CHOICES]) -> MemoryDevice {
     let _ = dump_boot(shared.clone(), page);
     let _ = dump_info(shared.clone());
     let _ = dump_table(shared.clone(), 0..64);
-    let _ = dump_directory(shared.clone(), "/", page, 0);
+    let _ = dump_directory(shared.clone(), "/", page);
     let _ = dump_chain(shared, "/", page);
     let number = usize::from(choices[3] & 3);
     let device = Arc::new(BoundedDevice::new(image));
