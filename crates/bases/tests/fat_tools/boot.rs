@@ -242,6 +242,19 @@ fn labels_are_made_to_agree() {
         assert_eq!(codes(&check(sample.image.device())), ["label-differs", "label-invalid"]);
         repair(sample.image.device());
         assert_sound(&sample.image, "invalid label");
+
+        // What only files and directories have.
+        let sample = Sample::new(width);
+        let position = sample.image.slots(0)[0];
+        let damages: [&dyn Fn(&mut Entry); 3] =
+            [&|entry| entry.size = 1, &|entry| entry.set_first_cluster(width, 7), &|entry| {
+                entry.attributes |= EntryAttributes::DIRECTORY
+            }];
+        for damage in damages {
+            let image = sample.image.copy();
+            image.edit(position, damage);
+            assert_repaired(&image, &["label-differs", "label-invalid"]);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use plyfs_bases::fat::tools::{
     BadsectOptions, ToolError, badsect, dump_boot, dump_chain, dump_directory, dump_info, dump_table, show_label,
 };
 
-use crate::image::{Image, WIDTHS};
+use crate::image::{Image, WIDTHS, boot_sector};
 use crate::repairs::check;
 use crate::tune::fragmented;
 
@@ -156,7 +156,9 @@ fn repair_randomly(device: &Arc<MemoryDevice>, random: &mut Rng, context: &str) 
     assert_eq!(after.found(), 0, "{context}\nfirst\n{first}repaired\n{repaired}after\n{after}");
     let image = Image::open(device.clone());
     drop(image.tree());
-    if number("TOOLS_EXTERNAL").is_some() {
+    // Without its mark, fsck.fat misses the label of a boot sector, which this check does not expect there.
+    let has_label = boot_sector(&**device, 0).label().is_some();
+    if number("TOOLS_EXTERNAL").is_some() && has_label {
         crate::external::assert_clean(&image, context);
     }
     let tuned = tune(device.clone(), &TuneOptions::default(), &mut |_| ());

@@ -190,6 +190,9 @@ fn slots_of_no_entry_are_removed() {
             edit_slot(sample, sample.long[1], |slot| slot.order = 2);
         });
         damaged("long-name-reserved", "/A long file name.text", &|sample| {
+            sample.image.write(sample.long[1] + 11, &[0x4F])
+        });
+        damaged("long-name-reserved", "/A long file name.text", &|sample| {
             edit_slot(sample, sample.long[1], |slot| (slot.kind, slot.cluster) = (1, 7));
         });
     }

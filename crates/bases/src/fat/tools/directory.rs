@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::error::ToolError;
 use super::volume::Volume;
 use crate::fat::format::{
-    CodePage, ENTRY_SIZE, Entry, EntrySlot, Geometry, Link, LongNameFault, LongNameReader, units_to_name,
+    CodePage, ENTRY_SIZE, Entry, EntryAttributes, EntrySlot, Geometry, Link, LongNameFault, LongNameReader,
+    units_to_name,
 };
 
 /// Number of slots that the format allows a directory.
@@ -67,6 +68,14 @@ pub(crate) struct PositionedSlot {
     pub(crate) bytes: [u8; ENTRY_SIZE],
     /// Whether it can be read; otherwise it seems to be deleted.
     pub(crate) is_readable: bool,
+}
+
+impl PositionedSlot {
+    /// Returns the attributes.
+    pub(crate) fn attributes(&self) -> EntryAttributes {
+        let [_, _, _, _, _, _, _, _, _, _, _, attributes, ..] = self.bytes;
+        EntryAttributes(attributes)
+    }
 }
 
 /// Reads the slots of a directory one after the other, also those after its end mark.

@@ -123,7 +123,7 @@ impl Checker<'_> {
                 EntrySlot::End => break,
                 EntrySlot::Label(_) if was_continued => (),
                 EntrySlot::LongName(long) => {
-                    self.add_long_slot(&mut long_slots, &long, slot.position, context.shown())?;
+                    self.add_long_slot(&mut long_slots, &long, &slot, context.shown())?;
                 }
                 EntrySlot::Deleted => self.end_long_slots(&mut long_slots, context.shown())?,
                 EntrySlot::Label(entry) => {
@@ -176,7 +176,7 @@ impl Checker<'_> {
             Problem::LabelMisplaced
         } else if *has_label {
             Problem::LabelDuplicate
-        } else if !label.is_valid(self.options.page) {
+        } else if !label.is_valid(self.options.page) || self.has_contents(entry) {
             Problem::LabelInvalid
         } else {
             *has_label = true;
@@ -185,6 +185,12 @@ impl Checker<'_> {
         };
         let repair = &mut |checker: &mut Self| checker.delete_slots(&[position]);
         self.found(problem, Some(context.shown()), Vec::new(), repair).map(drop)
+    }
+
+    /// Returns whether the entry of a label has what only those of files and directories have.
+    fn has_contents(&self, entry: &Entry) -> bool {
+        let is_directory = entry.attributes.contains(EntryAttributes::DIRECTORY);
+        is_directory || entry.size != 0 || entry.first_cluster(self.volume.geometry.width()) != 0
     }
 
     /// Checks a file or directory. Returns it if it is a directory to be checked.

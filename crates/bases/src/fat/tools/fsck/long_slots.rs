@@ -2,7 +2,8 @@
 
 use super::checker::Checker;
 use super::problem::Problem;
-use crate::fat::format::{LongNameFault, LongNameReader, LongNameSlot, ShortName};
+use crate::fat::format::{EntryAttributes, LongNameFault, LongNameReader, LongNameSlot, ShortName};
+use crate::fat::tools::directory::PositionedSlot;
 use crate::fat::tools::error::ToolError;
 
 /// Number of stray slots that are reported together.
@@ -14,7 +15,7 @@ pub(crate) struct LongSlots {
     reader: LongNameReader,
     /// Positions of the slots in the reader.
     positions: Vec<u64>,
-    /// Whether one of them has a field that should be 0.
+    /// Whether one of them has a field that should be 0, or attributes beside those of long names.
     has_reserved: bool,
     /// Slots that belong to no entry, and what is wrong with the first of them.
     stray: Option<(LongNameFault, Vec<u64>)>,
@@ -37,15 +38,18 @@ impl Checker<'_> {
         &mut self,
         slots: &mut LongSlots,
         slot: &LongNameSlot,
-        position: u64,
+        stored: &PositionedSlot,
         directory: &str,
     ) -> Result<(), ToolError> {
+        let position = stored.position;
+        // Some systems take only exact attributes for those of a long name.
+        let has_reserved = slot.has_reserved() || stored.attributes() != EntryAttributes::LONG_NAME;
         let fault = slots.reader.push(slot).err();
         let was_pending = std::mem::take(&mut slots.has_reserved);
         match fault {
             None if !slot.is_first() => {
                 slots.positions.push(position);
-                slots.has_reserved = was_pending | slot.has_reserved();
+                slots.has_reserved = was_pending | has_reserved;
                 return Ok(());
             }
             None | Some(LongNameFault::StartInside) => {
@@ -53,7 +57,7 @@ impl Checker<'_> {
                 if let Some(fault) = fault {
                     stray(slots, fault, before);
                 }
-                slots.has_reserved = slot.has_reserved();
+                slots.has_reserved = has_reserved;
             }
             Some(fault) => {
                 let mut before = std::mem::take(&mut slots.positions);

@@ -64,7 +64,7 @@ impl Problem {
             Self::DuplicateName => "has the name of another entry".into(),
             Self::LongNameSlots(fault) => fault_text(*fault).into(),
             Self::LongNameReserved => "has a long name with a field that should be 0".into(),
-            Self::LabelInvalid => "has a label with forbidden characters".into(),
+            Self::LabelInvalid => "has a label with forbidden characters, a size or clusters".into(),
             Self::LabelDuplicate => "has more than one label".into(),
             Self::LabelMisplaced => "has a label, which only the root directory has".into(),
             Self::LabelDiffers => "has another label in the boot sector than in the root directory".into(),
