@@ -60,8 +60,9 @@ impl Directory {
 #[derive(Default)]
 pub(crate) struct DirectoryBuilder {
     directory: Directory,
-    /// Number of objects by the name that they have in common.
-    duplicates: HashMap<Arc<[u8]>, u32>,
+    /// Last number that an object got, by what names have in common that may collide when they get one. So no number is tried twice,
+    /// whatever the names are.
+    duplicates: HashMap<Box<[u8]>, u32>,
 }
 
 impl DirectoryBuilder {
@@ -88,7 +89,7 @@ impl DirectoryBuilder {
         if !self.directory.by_name.contains_key(&name) {
             return name;
         }
-        let count = self.duplicates.entry(Arc::clone(&name)).or_insert(1);
+        let count = self.duplicates.entry(names::duplicate_stem(&name).into()).or_insert(1);
         loop {
             *count += 1;
             let numbered = names::duplicate(&name, *count);
@@ -176,6 +177,19 @@ mod tests {
             assert!(Arc::ptr_eq(&directory.find(&named.name).unwrap().object, &named.object));
         }
         assert!(directory.find(b"c").is_none());
+    }
+
+    #[test]
+    fn long_names_that_differ_only_at_their_ends_are_numbered_quickly() {
+        const COUNT: usize = 20_000;
+        let mut builder = DirectoryBuilder::default();
+        for index in 0..2 * COUNT {
+            let name = format!("{}{:05}", "x".repeat(250), index % COUNT);
+            builder.add(name.into_bytes(), object(index as u32, Content::Special));
+        }
+        let directory = builder.finish();
+        assert_eq!(directory.by_name.len(), 2 * COUNT, "all are different");
+        assert!(directory.entries.iter().all(|named| named.name.len() == 255));
     }
 
     #[test]

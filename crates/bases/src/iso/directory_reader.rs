@@ -64,6 +64,13 @@ struct ContinuedFile {
     sections: FileSections,
 }
 
+impl ContinuedFile {
+    /// Adds the section of one of its records.
+    fn add(&mut self, record: &DirectoryRecord<'_>) {
+        self.system_use.is_damaged |= self.sections.add(record).is_err();
+    }
+}
+
 struct DirectoryReader<'a> {
     tree: &'a Tree,
     head: &'a DirectoryHead,
@@ -100,7 +107,7 @@ impl DirectoryReader<'_> {
         }
         if let Some(continued) = &mut self.continued {
             if continued.identifier == record.identifier && !record.is_directory() {
-                continued.sections.add(record);
+                continued.add(record);
                 if !record.is_continued() {
                     self.finish_continued(true);
                 }
@@ -119,10 +126,11 @@ impl DirectoryReader<'_> {
             let content = self.directory_content(record, &system_use);
             return self.builder.add(name, Object { position, metadata, content });
         }
-        let mut sections = FileSections::default();
-        sections.add(record);
         let identifier = if record.is_continued() { record.identifier.to_vec() } else { Vec::new() };
-        self.continued = Some(ContinuedFile { identifier, position, name, metadata, system_use, sections });
+        let sections = FileSections::default();
+        let mut file = ContinuedFile { identifier, position, name, metadata, system_use, sections };
+        file.add(record);
+        self.continued = Some(file);
         if !record.is_continued() {
             self.finish_continued(true);
         }

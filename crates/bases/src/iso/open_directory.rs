@@ -25,8 +25,9 @@ pub(crate) struct IsoDirectory {
 
 /// What a directory lists.
 enum Listing {
-    /// What its records say; and the boot directory, in the root directory.
-    Records { directory: Arc<Directory>, has_boot: bool },
+    /// What its records say; and the boot directory, in the root directory. The objects are not kept: those of many open directories
+    /// would take more memory than the options allow.
+    Records { node: Arc<DirectoryNode>, has_boot: bool },
     /// The boot files.
     BootFiles,
     /// Nothing.
@@ -43,7 +44,10 @@ impl IsoDirectory {
     pub(crate) fn open(node: &IsoNode) -> Result<Self> {
         let has_boot = |node: &DirectoryNode| node.parent().is_none() && node.volume.boot.is_some();
         let listing = match node {
-            IsoNode::Directory(node) => Listing::Records { directory: node.directory()?, has_boot: has_boot(node) },
+            IsoNode::Directory(node) => {
+                node.directory()?;
+                Listing::Records { node: Arc::clone(node), has_boot: has_boot(node) }
+            }
             IsoNode::BootDirectory { .. } => Listing::BootFiles,
             IsoNode::Object { .. } | IsoNode::BootFile { .. } => Listing::Empty,
         };
@@ -115,8 +119,9 @@ impl OpenDirectory for IsoDirectory {
                     }
                 }
             }
-            Listing::Records { directory, has_boot } => {
-                let (mut count, broke) = self.read_records(directory, cookie, sink)?;
+            Listing::Records { node, has_boot } => {
+                let directory = node.directory()?;
+                let (mut count, broke) = self.read_records(&directory, cookie, sink)?;
                 if broke {
                     return Ok(());
                 }

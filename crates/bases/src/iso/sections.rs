@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use vnode::Result;
-
+use super::format::Malformed;
 use super::format::directory_record::DirectoryRecord;
 use super::tree::Tree;
+
+/// Largest number of sections of a file. The image has no more than 8 TiB, and a section up to 4 GiB.
+const SECTIONS_MAX: usize = 4_096;
 
 /// A part of a file in an extent of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +32,16 @@ pub(crate) struct FileSections {
 
 impl FileSections {
     /// Adds the section that a record describes.
-    pub(crate) fn add(&mut self, record: &DirectoryRecord<'_>) {
+    ///
+    /// # Errors
+    /// [`Malformed`] if the file has too many: an object in use would take too much memory.
+    pub(crate) fn add(&mut self, record: &DirectoryRecord<'_>) -> Result<(), Malformed> {
         // The location of what has no bytes is of no interest: some writers put anything there.
         if record.data_length == 0 {
-            return;
+            return Ok(());
+        }
+        if self.sections.len() == SECTIONS_MAX {
+            return Err(Malformed);
         }
         let attribute_blocks = u64::from(record.attribute_blocks);
         let (unit, gap) = (u64::from(record.unit_blocks), u64::from(record.gap_blocks));
@@ -47,6 +55,7 @@ impl FileSections {
             gap_blocks: record.gap_blocks,
         });
         self.size += u64::from(record.data_length);
+        Ok(())
     }
 
     /// Releases memory that further sections would take.
@@ -80,7 +89,7 @@ impl FileSections {
     ///
     /// # Errors
     /// `EIO`, also if a part is not in the image.
-    pub(crate) fn read(&self, tree: &Tree, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, tree: &Tree, offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
         let first = self.sections.partition_point(|section| section.end() <= offset);
         let (mut offset, mut rest) = (offset, buffer);
         for section in &self.sections[first..] {
@@ -107,7 +116,7 @@ impl Section {
     }
 
     /// Fills the buffer from an offset in the section.
-    fn read(&self, tree: &Tree, mut offset: u64, buffer: &mut [u8]) -> Result<()> {
+    fn read(&self, tree: &Tree, mut offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
         let block_size = u64::from(tree.block_size);
         let start = self.block * block_size;
         let unit = u64::from(self.unit_blocks) * block_size;
@@ -148,7 +157,7 @@ mod tests {
         for &(block, length, attributes, unit, gap) in records {
             let mut bytes = record(b"F", block, length, 0);
             (bytes[1], bytes[26], bytes[27]) = (attributes, unit, gap);
-            sections.add(&DirectoryRecord::parse(&bytes).unwrap().unwrap());
+            sections.add(&DirectoryRecord::parse(&bytes).unwrap().unwrap()).unwrap();
         }
         sections
     }
@@ -178,6 +187,14 @@ mod tests {
         let with_attributes = sections(&[(10, 600, 1, 2, 3)]);
         assert_eq!(blocks(&with_attributes, 0, 600), [(15, 512), (16, 88)]);
         assert_eq!(blocks(&sections(&[(10, 1100, 0, 1, 0)]), 0, 1100), [(10, 512), (11, 512), (12, 76)]);
+    }
+
+    #[test]
+    fn a_file_has_no_more_sections_than_an_image_can_have() {
+        let mut file = sections(&[(10, 512, 0, 0, 0); SECTIONS_MAX]);
+        let bytes = record(b"F", 10, 512, 0);
+        let record = DirectoryRecord::parse(&bytes).unwrap().unwrap();
+        assert_eq!((file.add(&record), file.size()), (Err(Malformed), SECTIONS_MAX as u64 * 512));
     }
 
     #[test]

@@ -17,6 +17,8 @@ const RECORD_BYTES_MAX: u64 = 1 << 20;
 /// all share the longest possible area takes no longer to read than other directories of its size.
 const DIRECTORY_BYTES: u64 = 64 << 20;
 const RECORD_BYTES_AFTERWARDS: u64 = 8 << 10;
+/// Bytes of continuation areas in one directory after which no record may have one.
+const DIRECTORY_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes that are read at once.
 const RUN_LENGTH: u64 = 64 << 10;
@@ -69,7 +71,11 @@ impl<'a> SystemUseReader<'a> {
         while let Some(area) = next {
             bytes += u64::from(area.length);
             self.bytes += u64::from(area.length);
-            let limit = if self.bytes > DIRECTORY_BYTES { RECORD_BYTES_AFTERWARDS } else { RECORD_BYTES_MAX };
+            let limit = match self.bytes {
+                bytes if bytes <= DIRECTORY_BYTES => RECORD_BYTES_MAX,
+                bytes if bytes <= DIRECTORY_BYTES_MAX => RECORD_BYTES_AFTERWARDS,
+                _ => 0,
+            };
             if areas.contains(&area) || areas.len() == AREAS_MAX || bytes > limit {
                 found.is_damaged = true;
                 break;
@@ -217,6 +223,20 @@ mod tests {
         let mut reader = SystemUseReader::new(&tree);
         assert!(reader.read(&continuation(0, 0, 28)).is_damaged);
         assert_eq!(reader.bytes, (AREAS_MAX as u64 + 1) * 28);
+    }
+
+    #[test]
+    fn what_a_directory_may_have_is_used_up() {
+        let mut bytes = vec![0; 1024 * 2048];
+        bytes[..4].copy_from_slice(b"ST\x04\x01");
+        let tree = tree(bytes);
+        let mut reader = SystemUseReader::new(&tree);
+        let is_damaged = |reader: &mut SystemUseReader<'_>, length| reader.read(&continuation(0, 0, length)).is_damaged;
+        assert!(!is_damaged(&mut reader, 1 << 20) && is_damaged(&mut reader, (1 << 20) + 1));
+        reader.bytes = DIRECTORY_BYTES;
+        assert!(is_damaged(&mut reader, (8 << 10) + 1) && !is_damaged(&mut reader, 8 << 10));
+        reader.bytes = DIRECTORY_BYTES_MAX;
+        assert!(is_damaged(&mut reader, 1));
     }
 
     #[test]

@@ -223,3 +223,41 @@ fn names_that_unix_does_not_allow() {
     assert_eq!(shown, [&b"a_"[..], b"_b", b"__", b"ff", b"\xff\n", b"ff~2"]);
     assert_eq!(file_system.root().lookup(&crate::image::root_user(), vnode::Name::new(b"\xff\n").unwrap()).err(), None);
 }
+
+#[test]
+fn open_directories_do_not_keep_what_is_in_them() {
+    let image = image_of(&["-R"], |root| (0..8).for_each(|number| source::many(&root.join(number.to_string()), 4_000)));
+    let file_system = open_bytes(&image.0, "memory=4m").unwrap();
+    let directories: Vec<_> = (0..8).map(|number| find(&file_system, &number.to_string()).unwrap()).collect();
+    let opened: Vec<_> =
+        directories.iter().map(|vnode| vnode.open_directory(&crate::image::root_user()).unwrap()).collect();
+    // Together they take more than the memory, and all can be read.
+    for open in opened.iter().chain(&opened) {
+        let mut count = 0;
+        let sink = &mut |_: vnode::DirectoryEntry<'_>| {
+            count += 1;
+            std::ops::ControlFlow::Continue(())
+        };
+        open.read(&crate::image::root_user(), vnode::Cookie::START, sink).unwrap();
+        assert_eq!(count, 4_000);
+    }
+}
+
+#[test]
+fn a_file_of_too_many_extents() {
+    let mut image = image_of(&["-R"], |root| source::many(root, 5_000));
+    let records = image.records(image.root());
+    let first = image.identifier(records[2]).to_vec();
+    for record in &records[2..records.len() - 1] {
+        image.0[record + 25] |= 0x80;
+    }
+    for record in &records[2..] {
+        assert_eq!(image.0[record + 32] as usize, first.len());
+        image.0[record + 33..record + 33 + first.len()].copy_from_slice(&first);
+        image.set(record + 10, 1);
+    }
+    let file_system = open(&image);
+    let names = names(&file_system.root());
+    assert_eq!(names.len(), 1, "all records are of one file");
+    assert_eq!(find(&file_system, &names[0]).err(), Some(Errno::EIO));
+}

@@ -77,6 +77,13 @@ pub(crate) fn duplicate(name: &[u8], count: u32) -> Vec<u8> {
     with_suffix(name, &format!("~{count}"))
 }
 
+/// Returns what names have in common that can become equal when they are cut off for a number.
+pub(crate) fn duplicate_stem(name: &[u8]) -> &[u8] {
+    // A number has up to ten digits, and up to three bytes of a character are cut off with it.
+    const LENGTH: usize = NAME_MAX - "~4294967295".len() - 3;
+    name.get(..LENGTH).unwrap_or(name)
+}
+
 /// Returns the name with a suffix, and as much of it as there is room for: whole characters, if it is UTF-8.
 fn with_suffix(name: &[u8], suffix: &str) -> Vec<u8> {
     let room = NAME_MAX - suffix.len();
