@@ -14,6 +14,9 @@ use crate::{source, tree};
 const VFAT: &str = "loop,utf8=1,codepage=437,iocharset=iso8859-1,tz=UTC,uid=0,gid=0,umask=022,shortname=mixed";
 const PLYFS: &str = "(uid=0,gid=0,mode=755)";
 
+/// The hidden file of `fat` itself.
+const JOURNAL: &str = "PLYFS.JNL";
+
 /// Tries volumes of each width.
 pub(crate) fn run() {
     load(&["vfat", "nls_cp437", "nls_iso8859-1", "nls_utf8"]);
@@ -30,22 +33,24 @@ fn one(width: &str, cluster_sectors: &str, size: u64) {
     let original = scratch.path("original");
     fs::create_dir(&original).unwrap();
     source::make(&original);
-    let expected = files(&tree::read(&original));
+    let expected = tree::read(&original);
 
     mount_plyfs(&scratch);
     source::make(&scratch.mount());
-    assert_eq!(files(&tree::read(&scratch.mount())), expected, "FAT{width}: plyfs itself");
+    assert_files(&tree::read(&scratch.mount()), &expected, &format!("FAT{width}: plyfs itself"));
     umount(scratch.mount().to_str().unwrap());
     check(&image, width);
     mount_vfat(&scratch);
-    assert_eq!(files(&tree::read(&scratch.mount())), expected, "FAT{width}: what plyfs wrote");
+    assert!(scratch.mount().join(JOURNAL).exists(), "Linux shows hidden files");
+    assert_files(&tree::read(&scratch.mount()), &expected, &format!("FAT{width}: what plyfs wrote"));
     // What it changes, plyfs sees.
     let at = |name: &str| scratch.mount().join(name);
     fs::rename(at("a directory"), at("moved")).unwrap();
     fs::remove_file(at("SHORT.TXT")).unwrap();
     fs::write(at("moved/inner/size 3"), "written by vfat").unwrap();
     source::make(&at("moved/again"));
-    let by_vfat = tree::read(&scratch.mount());
+    let mut by_vfat = tree::read(&scratch.mount());
+    by_vfat.remove(JOURNAL);
     unmount_vfat(&scratch);
     mount_plyfs(&scratch);
     tree::assert_same(&tree::read(&scratch.mount()), &by_vfat, &format!("FAT{width}: what vfat wrote"));
@@ -58,10 +63,18 @@ fn one(width: &str, cluster_sectors: &str, size: u64) {
     unmount_vfat(&scratch);
 }
 
-/// Returns contents and times of files, which do not depend on who is asked.
-fn files(objects: &BTreeMap<String, Object>) -> BTreeMap<String, (Vec<u8>, i64)> {
-    let files = objects.iter().filter(|(_, object)| object.is_file());
-    files.map(|(name, object)| (name.clone(), (object.contents.clone(), object.modified))).collect()
+/// Compares names of all objects, and contents and times of files, which do not depend on who is asked.
+fn assert_files(shown: &BTreeMap<String, Object>, expected: &BTreeMap<String, Object>, what: &str) {
+    let only = |one: &BTreeMap<String, Object>, other: &BTreeMap<String, Object>| {
+        let names = one.keys().filter(|name| !other.contains_key(*name) && *name != JOURNAL);
+        names.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!((only(shown, expected), only(expected, shown)), (vec![], vec![]), "{what}: names");
+    for (name, object) in expected.iter().filter(|(_, object)| object.is_file()) {
+        let other = &shown[name];
+        assert!(object.contents == other.contents, "{what}: the contents of {name} differ");
+        assert_eq!(object.modified, other.modified, "{what}: the time of {name}");
+    }
 }
 
 fn mount_plyfs(scratch: &Scratch) {
