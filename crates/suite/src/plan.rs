@@ -107,6 +107,10 @@ impl RunPlan {
         }
         if matches!(self.bottom, Bottom::Fat(_)) {
             abilities = NOT_OF_FAT.into_iter().fold(abilities, Abilities::without);
+            if self.layers.iter().any(|layer| HANDLES_DATA.contains(layer)) {
+                // Zeros of a layer's data are holes below.
+                abilities = abilities.without(Ability::ZeroRange);
+            }
         }
         if self.layers.contains(&"longnames") {
             abilities = abilities.without(Ability::FullNames);
