@@ -315,3 +315,27 @@ fn what_cannot_be_read_is_reported_and_the_rest_extracted() {
     assert!(missing.iter().all(|path| extracted.errors.contains(path.as_str())), "{missing:?} {extracted:?}");
     assert_eq!(fs::read(scratch.path("out/file")).unwrap(), b"contents\n");
 }
+
+#[test]
+fn deep_trees_are_extracted_as_far_as_descriptors_last() {
+    const DEPTH: usize = 300;
+    let scratch = Scratch::new();
+    let deep = scratch.path("source").join(vec!["d"; DEPTH].join("/"));
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("file"), "deep").unwrap();
+    fs::write(scratch.path("source/z"), "z").unwrap();
+    let image = scratch.path("image.iso");
+    let arguments = ["-as", "mkisofs", "-quiet", "-R", "-D", "-o"];
+    let mut command = Command::new("xorriso");
+    command.args(arguments).args([&image, &scratch.path("source")]).stderr(Stdio::null());
+    assert!(command.status().expect("xorriso is installed").success());
+    run(["iso", "extract", &scratch.name("image.iso"), &scratch.name("out")]).succeeded();
+    assert_eq!(paths(&scratch.path("source")), paths(&scratch.path("out")));
+    // With few descriptors, an error says so, once, and what is elsewhere is extracted.
+    let mut limited = Command::new("prlimit");
+    limited.args(["--nofile=100:100", env!("CARGO_BIN_EXE_plyfs"), "iso", "extract"]);
+    let extracted = finish(limited.args([scratch.name("image.iso"), scratch.name("few")]).output());
+    assert_failed(&extracted, 1, "Too many open files");
+    assert_eq!(extracted.errors.matches("cannot write").count(), 1, "{extracted:?}");
+    assert_eq!(fs::read(scratch.path("few/z")).unwrap(), b"z");
+}

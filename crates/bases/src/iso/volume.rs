@@ -1,6 +1,6 @@
 //! A volume: an opened image, with the caches that all its objects share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::{Result, StatFs};
 
@@ -15,6 +15,9 @@ use super::tree::Tree;
 /// Part of the memory for caches that decompressed blocks take.
 const BLOCKS_PART: u64 = 4;
 
+/// Length in bytes from which a directory is large: many callers may read smaller ones at once.
+const LARGE: u32 = 64 << 10;
+
 /// An opened image.
 pub(crate) struct Volume {
     pub(crate) tree: Tree,
@@ -26,6 +29,8 @@ pub(crate) struct Volume {
     pub(crate) block_count: u32,
     pub(crate) boot: Option<BootDirectory>,
     directories: Cache<u32, Directory>,
+    /// Held while a large directory is read: several at once would take more memory than the cache together.
+    reads_large: Mutex<()>,
     /// Decompressed blocks, by file and number.
     pub(crate) blocks: Cache<(RecordPosition, u64), Vec<u8>>,
 }
@@ -36,7 +41,7 @@ impl Volume {
         let memory = tree.options.memory;
         let blocks = Cache::new(memory / BLOCKS_PART);
         let directories = Cache::new(memory - memory / BLOCKS_PART);
-        Self { tree, root, hash, block_count, boot: None, directories, blocks }
+        Self { tree, root, hash, block_count, boot: None, directories, reads_large: Mutex::default(), blocks }
     }
 
     /// Returns the objects of the directory with this head.
@@ -45,6 +50,12 @@ impl Volume {
     /// `EIO`; `ENOMEM` if it takes more memory than the options allow.
     pub(crate) fn directory(&self, head: &DirectoryHead) -> Result<Arc<Directory>> {
         if let Some(directory) = self.directories.get(&head.block) {
+            return Ok(directory);
+        }
+        let is_large = head.length > LARGE;
+        let _one_at_a_time = is_large.then(|| self.reads_large.lock().unwrap_or_else(PoisonError::into_inner));
+        // It may have been read meanwhile.
+        if is_large && let Some(directory) = self.directories.get(&head.block) {
             return Ok(directory);
         }
         let directory = Arc::new(directory_reader::read(&self.tree, head, self.directories.limit())?);

@@ -78,7 +78,7 @@ fn a_file_of_more_than_4_gib() {
     const SIZE: u64 = (5 << 30) + 12_345;
     let workshop = Workshop::new();
     let path = workshop.source().join("large");
-    let file = File::create(&path).unwrap();
+    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     file.set_len(SIZE).unwrap();
     let marks = [0, (4 << 30) - 2048 - 8, (4 << 30) - 4, (4 << 30) + 77, SIZE - 8];
     marks.iter().for_each(|mark| file.write_all_at(&mark.to_be_bytes(), *mark).unwrap());

@@ -13,6 +13,7 @@ use bases::iso::{IsoFileSystem, WalkEntry, WalkError};
 use clap::{Args, ValueHint};
 use layers::command::{CommandHost, Exit, Failure, Outcome};
 use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vnode::progress::object_done;
 
 use self::error::ExtractionError;
@@ -46,6 +47,7 @@ pub(crate) fn run(arguments: &ExtractArguments, host: &dyn CommandHost) -> Outco
     let restored = Restored { owners: is_root && !arguments.untrusted, devices: !arguments.untrusted };
     // Modes are those of the image. Until an object is complete, nobody else has access to it.
     let umask = rustix::process::umask(Mode::empty());
+    raise_descriptor_limit();
     let is_whole = arguments.paths.is_empty();
     let target = Target::open(&arguments.directory, restored, (!is_whole).then_some(umask)).map_err(|errno| {
         let name = arguments.directory.display();
@@ -65,6 +67,13 @@ pub(crate) fn run(arguments: &ExtractArguments, host: &dyn CommandHost) -> Outco
         host.notify(&format!("and {more} more, most of them in directories that could not be extracted"));
     }
     extraction.summary()
+}
+
+/// Raises the limit of open files as far as it goes: each directory on the way to an object is open.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // What is not permitted is an error of the directory that cannot be opened.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// An extraction in progress.
