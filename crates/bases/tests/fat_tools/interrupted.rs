@@ -67,7 +67,7 @@ fn assert_kept(image: &Image, context: &str) {
 fn an_interrupted_repair_is_finished_by_the_next() {
     let seed = seed();
     let mut random = Rng::with_seed(seed);
-    let rounds = number("TOOLS_ROUNDS").unwrap_or(60);
+    let rounds = number("FAT_ROUNDS").unwrap_or(60);
     for width in WIDTHS {
         let image = damaged(width);
         let recording = Arc::new(RecordingDevice::new(&image.device));
@@ -83,7 +83,7 @@ fn an_interrupted_repair_is_finished_by_the_next() {
             let likely = random.u8(..10);
             let left = recording.image(count, |_, _| if random.u8(..10) < likely { Fate::Kept } else { Fate::Lost });
             let left = Image::open(Arc::new(left));
-            let context = format!("TOOLS_SEED={seed}, round {round}, {width}, {count} of {events} events");
+            let context = format!("FAT_SEED={seed}, round {round}, {width}, {count} of {events} events");
             let report = repair(left.device());
             assert_eq!(report.unrepaired(), 0, "{context}\n{report}");
             assert_sound(&left, &context);

@@ -1,5 +1,6 @@
 //! Tools of FAT file systems: formatting, checking, repairing, tuning and labels, beside dosfstools and mtools where those are
-//! installed. `TOOLS_SEED` replays a failure of the random tests, `TOOLS_ROUNDS` sets how many rounds they have.
+//! installed. `FAT_SEED` replays a failure of the random tests, `FAT_ROUNDS` sets how many rounds they have, and `FAT_MUTATIONS` the number of damaged
+//! images; with `FAT_EXTERNAL`, fsck.fat checks each of those after the repair, too.
 
 mod badsect;
 mod boot;

@@ -74,7 +74,7 @@ fn files_and_free_clusters_become_contiguous() {
     for width in WIDTHS {
         for (clusters, free) in [(60, 0), (400, 0), (400, 1), (400, 200), (2000, 300)] {
             let image = fragmented(width, &mut random, clusters, free, 0);
-            let context = format!("TOOLS_SEED={seed}, {width}, {clusters} clusters, {free} free");
+            let context = format!("FAT_SEED={seed}, {width}, {clusters} clusters, {free} free");
             assert_sound(&image, &context);
             let before = image.tree();
             let estimate = estimate(image.device(), &TuneOptions::default(), &mut |_| ()).unwrap();
@@ -102,7 +102,7 @@ fn files_are_placed_around_bad_clusters() {
             image.geometry.cluster_numbers().filter(|&cluster| image.link(cluster) == Link::Bad).collect();
         let before = image.tree();
         let report = run(image.device()).unwrap();
-        assert_sound(&image, &format!("TOOLS_SEED={seed}"));
+        assert_sound(&image, &format!("FAT_SEED={seed}"));
         assert_eq!(image.tree(), before);
         assert!(bad.iter().all(|&cluster| image.link(cluster) == Link::Bad));
         assert_eq!(report.after.unwrap().fragmented, 0, "{report}");
@@ -128,7 +128,7 @@ fn a_full_file_system_is_tuned_by_a_single_free_cluster() {
         }
         let before = image.tree();
         let result = run(image.device());
-        let context = format!("TOOLS_SEED={seed}, {free} free clusters of {used}");
+        let context = format!("FAT_SEED={seed}, {free} free clusters of {used}");
         assert_sound(&image, &context);
         assert_eq!(image.tree(), before, "{context}");
         match free {
@@ -142,7 +142,7 @@ fn a_full_file_system_is_tuned_by_a_single_free_cluster() {
 fn nothing_is_lost_by_a_power_failure() {
     let seed = seed();
     let mut random = Rng::with_seed(seed);
-    let rounds = number("TOOLS_ROUNDS").unwrap_or(40);
+    let rounds = number("FAT_ROUNDS").unwrap_or(40);
     for width in WIDTHS {
         let free = random.usize(2..60);
         let image = fragmented(width, &mut random, 200, free, 0);
@@ -164,7 +164,7 @@ fn nothing_is_lost_by_a_power_failure() {
             };
             let left: MemoryDevice = recording.image(count, &mut fate);
             let left = Image::open(Arc::new(left));
-            let context = format!("TOOLS_SEED={seed}, round {round}, {width}, {count} of {events} events");
+            let context = format!("FAT_SEED={seed}, round {round}, {width}, {count} of {events} events");
             let report = preen(left.device());
             assert_eq!(report.unrepaired(), 0, "{context}\n{report}");
             assert_sound(&left, &context);
@@ -187,7 +187,7 @@ fn every_beginning_of_the_writes_is_repaired() {
         assert!(run(recording.clone()).unwrap().moved > 0);
         for count in 0..=recording.event_count() {
             let left = Image::open(Arc::new(recording.image(count, |_, _| Fate::Kept)));
-            let context = format!("TOOLS_SEED={seed}, {width}, {count} events");
+            let context = format!("FAT_SEED={seed}, {width}, {count} events");
             let report = preen(left.device());
             assert_eq!(report.unrepaired(), 0, "{context}\n{report}");
             match count % 16 {

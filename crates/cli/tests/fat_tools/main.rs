@@ -6,6 +6,7 @@ mod support;
 mod images;
 mod making;
 mod mounted;
+mod mutated;
 mod page;
 mod refusals;
 mod repairing;
