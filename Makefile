@@ -38,11 +38,11 @@ package: ## Make the packages of the crates that are published, and build each f
 	@scripts/setup build
 	@scripts/package
 
-bench: build ## Time the workloads, the unions and descriptions on Plyfs, the lower file system and the peers; results in docs/bench
+bench: build ## Time the workloads, the unions, descriptions and FAT on Plyfs, the lower file system and the peers; results in docs/bench
 	@scripts/bench-setup
 	$(CARGO) build --release --package bench
 	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; \
-		target/release/bench union || first=1; target/release/bench fist && exit $$first)
+		target/release/bench union || first=1; target/release/bench fat || first=1; target/release/bench fist && exit $$first)
 
 samples: ## Count the lines of the samples in FiST and in Rust: docs/bench/samples.md
 	@scripts/setup build
