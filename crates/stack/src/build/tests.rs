@@ -250,7 +250,7 @@ fn plain_paths_are_recognised_by_their_contents() {
     fs::write(disks.directory.path().join("empty"), "").unwrap();
     assert_eq!(disks.owner("DIR/a.img(uid=7)"), 7);
     assert_eq!(disks.build("DIR").unwrap().describe()[0].kind, "dir");
-    let expected = "`DIR/other` is neither a directory, nor a disk of the tests; check the path, or name the kind of base, as in \
+    let expected = "`DIR/other` is neither a directory, nor a disk of the tests, nor a FAT file system; check the path, or name the kind of base, as in \
                     disk:DIR/other";
     assert_eq!(disks.error("DIR/other").1, expected);
     assert!(matches!(disks.error("DIR/empty").0, BuildProblem::Unrecognised { .. }));
