@@ -84,7 +84,12 @@ fn missing_bases() {
     let none = scratch.name("none");
     refused(&scratch, &[&none, mount], 5, &format!("there is no directory `{none}`: "));
     let file = scratch.name("file");
-    refused(&scratch, &[&file, mount], 5, &format!("`{file}` is not a directory: "));
+    refused(
+        &scratch,
+        &[&file, mount],
+        5,
+        &format!("`{file}` is neither a directory, nor a FAT file system; check the path"),
+    );
     refused(&scratch, &["--over", &none, "readonly"], 6, "the mount point");
     let shell = run(["shell", &none, "-c", "ls"]);
     assert_eq!((shell.code, shell.errors.lines().count()), (5, 1), "{shell:?}");

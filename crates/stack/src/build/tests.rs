@@ -262,9 +262,9 @@ fn plain_paths_are_recognised_by_their_contents() {
         contents,
         "`DIR/other` is no disk of the tests: neither it nor a partition of it has the expected contents"
     );
-    // Without a kind of base that recognises anything, a file is no directory.
+    // Without that kind of base, only those of Plyfs recognise anything.
     let plain = build(&parse(disks.directory.path().join("a.img").to_str().unwrap()).unwrap()).err().unwrap();
-    assert!(plain.to_string().contains("is not a directory"), "{plain}");
+    assert!(plain.to_string().contains("is neither a directory, nor a FAT file system; check the path"), "{plain}");
 }
 
 #[test]
