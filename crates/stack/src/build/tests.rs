@@ -250,8 +250,8 @@ fn plain_paths_are_recognised_by_their_contents() {
     fs::write(disks.directory.path().join("empty"), "").unwrap();
     assert_eq!(disks.owner("DIR/a.img(uid=7)"), 7);
     assert_eq!(disks.build("DIR").unwrap().describe()[0].kind, "dir");
-    let expected = "`DIR/other` is neither a directory, nor a disk of the tests, nor an ISO 9660 image; check the path, or name \
-                    the kind of base, as in disk:DIR/other";
+    let expected = "`DIR/other` is neither a directory, nor a disk of the tests, nor a FAT file system, nor an ISO 9660 image; check the path, or \
+                    name the kind of base, as in disk:DIR/other";
     assert_eq!(disks.error("DIR/other").1, expected);
     assert!(matches!(disks.error("DIR/empty").0, BuildProblem::Unrecognised { .. }));
     assert!(matches!(disks.error("dir:DIR/a.img").0, BuildProblem::Directory(_)));
@@ -264,7 +264,7 @@ fn plain_paths_are_recognised_by_their_contents() {
     );
     // Without a kind of base that recognises it, a file is no directory.
     let plain = build(&parse(disks.directory.path().join("a.img").to_str().unwrap()).unwrap()).err().unwrap();
-    assert!(plain.to_string().contains("is neither a directory, nor an ISO 9660 image;"), "{plain}");
+    assert!(plain.to_string().contains("is neither a directory, nor a FAT file system, nor an ISO 9660 image;"), "{plain}");
 }
 
 #[test]
