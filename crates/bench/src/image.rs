@@ -46,7 +46,7 @@ pub(crate) struct Image {
 impl Image {
     /// Creates the file system, with space for this many inodes if given.
     pub(crate) fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
-        require_memory(bytes)?;
+        require_memory(bytes, 2 << 30)?;
         let root = mount_root(bytes + (1 << 30))?;
         let image = match Self::mount(&root, bytes, inodes) {
             Ok(file_system) => Self { root, file_system },
@@ -114,14 +114,15 @@ impl Drop for Image {
     }
 }
 
-/// Fails unless the image, and as much again for page cache while it is used, fit into memory.
-pub(crate) fn require_memory(bytes: u64) -> Result<()> {
+/// Fails unless an image, and that many bytes more for page cache while it is used, fit into memory.
+pub(crate) fn require_memory(bytes: u64, spare: u64) -> Result<()> {
     let available = procfs::available_memory().context("no MemAvailable in /proc/meminfo")?;
-    if available < bytes + (2 << 30) {
+    if available < bytes + spare {
         bail!(
-            "{} MiB of memory are free, too few for a file system of {} MiB: use a smaller one",
+            "{} MiB of memory are free, too few for a file system of {} MiB and {} MiB beside it: use a smaller one",
             available >> 20,
-            bytes >> 20
+            bytes >> 20,
+            spare >> 20
         );
     }
     Ok(())

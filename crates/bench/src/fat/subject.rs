@@ -22,6 +22,9 @@ const PLYFS: &str = "plyfs";
 /// Block sizes that are measured where the base has the option `block`.
 const BLOCK_SIZES: [&str; 5] = ["4k", "16k", "64k", "256k", "1m"];
 
+/// The option for Unix metadata, which the writeback cache of the kernel requires.
+const SIDECAR: &str = "meta=sidecar";
+
 /// The way to the data.
 #[derive(Clone)]
 pub(crate) enum Access {
@@ -173,6 +176,8 @@ pub(crate) fn all(plyfs: &Path) -> Vec<FatSubject> {
         subject(EXT4, Access::Kernel(EXT4), Format::Ext4 { block: None, inodes: None }),
         subject("vfat", Access::Kernel("vfat"), fat),
         plyfs_subject(plyfs, "", None),
+        plyfs_subject(plyfs, SIDECAR, None),
+        mounted_with(plyfs_subject(plyfs, SIDECAR, None), "writes=back"),
     ];
     if has_option(plyfs, "block") {
         all.extend(BLOCK_SIZES.iter().map(|size| plyfs_subject(plyfs, &format!("block={size}"), None)));
@@ -195,6 +200,16 @@ pub(crate) fn plyfs_subject(program: &Path, options: &str, cluster: Option<u64>)
         access: Access::Server(program, arguments.to_vec()),
         format: Format::Fat { cluster },
     }
+}
+
+/// Returns a server with one more mount option.
+fn mounted_with(mut subject: FatSubject, option: &str) -> FatSubject {
+    if let Access::Server(_, arguments) = &mut subject.access {
+        let position = arguments.len() - 2;
+        arguments.splice(position..position, ["-o", option].map(str::to_owned));
+    }
+    subject.name = format!("{} {option}", subject.name);
+    subject
 }
 
 /// Returns whether the base `fat` of the program has that option.
@@ -224,5 +239,8 @@ mod tests {
         let subject = plyfs_subject(Path::new("plyfs"), "block=4k", None);
         assert_eq!(subject.name, "plyfs fat block=4k");
         assert_eq!(subject.description().command, "plyfs mount -f fat:DEVICE(block=4k) MOUNT");
+        let subject = mounted_with(subject, "writes=back");
+        assert_eq!(subject.name, "plyfs fat block=4k writes=back");
+        assert_eq!(subject.description().command, "plyfs mount -f -o writes=back fat:DEVICE(block=4k) MOUNT");
     }
 }

@@ -6,9 +6,11 @@ use crate::fat::results::FatResults;
 use crate::fat::utilisation::SERIES;
 
 const HEIGHT: f64 = 760.0;
-/// Free space and files per directory as in the paper.
+/// Files on the disk and in a directory, as in the paper's Figure 3.
 const FILES: f64 = 6_000.0;
 const PER_DIRECTORY: f64 = 20.0;
+/// Colour of a second curve of the same file system.
+const SECOND_COLOUR: &str = "#d9822b";
 
 /// A plot with linear axes, the vertical one beginning at `least`.
 struct Plot {
@@ -85,7 +87,7 @@ pub(crate) fn utilisation(results: &FatResults) -> String {
         left: 560.0,
         top: 110.0,
         least: 0.0,
-        most: 3_000.0,
+        most: 8_000.0,
         right_value: 6_000.0,
     };
     figure2.frame(&mut svg, "files on the disk (of 4 KB; orange: of 100 KB)");
@@ -96,7 +98,7 @@ pub(crate) fn utilisation(results: &FatResults) -> String {
         }
     };
     figure2.curve(&mut svg, fat, "4 KB", over(4_096.0));
-    figure2.curve(&mut svg, "#d9822b", "100 KB", over(102_400.0));
+    figure2.curve(&mut svg, SECOND_COLOUR, "100 KB", over(102_400.0));
     let figure3 = Plot {
         title: "Figure 3: metadata of a file, bytes",
         left: 70.0,
