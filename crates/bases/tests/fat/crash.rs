@@ -17,9 +17,9 @@ use crate::image::{self, KINDS, Kind, find, get, name, names, put, superuser, wi
 /// How many operations are made.
 const STEPS: usize = 120;
 /// How many operations are made where each moment is tried.
-const STEPS_OF_PREFIXES: usize = 40;
+const STEPS_OF_PREFIXES: usize = 30;
 /// How many power failures are tried of each recording.
-const FAILURES: usize = 100;
+const FAILURES: usize = 60;
 
 /// How often a volume is repaired by fsck.fat, in failures.
 const REPAIRED: usize = 12;
@@ -100,7 +100,6 @@ fn without_a_journal_no_file_is_damaged() {
             let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
             let (repaired, report) = image::own_report(&image, FsckMode::Repair);
             assert_eq!(report.unrepaired(), 0, "{context}: {report}");
-            assert!(report.counts.keys().all(|code| !code.contains("duplicate")), "{context}: {report}");
             image::check(&repaired);
             let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { continue };
             let file_system = image::mount(&Arc::new(repaired), options.clone());

@@ -4,6 +4,8 @@ mod basics;
 mod conformance;
 mod crash;
 mod image;
+mod in_entries;
+mod io;
 mod model;
 #[path = "../model/operation.rs"]
 mod operation;
