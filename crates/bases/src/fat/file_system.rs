@@ -15,7 +15,11 @@ use crate::device::DeviceRef;
 use super::directory::contents::Contents;
 use super::directory::extents::Extents;
 use super::directory::slots::SLOTS_MAX;
-use super::format::{BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, EntryAttributes, Geometry, GeometryError};
+use super::entry_metadata::EntryMetadata;
+use super::entry_metadata::owners::{OwnerEntry, OwnerTable};
+use super::format::{
+    BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, EntryAttributes, FatWidth, Geometry, GeometryError,
+};
 use super::journal::{JOURNAL_NAME, Journal};
 use super::names::NameRules;
 use super::options::{ErrorPolicy, MetadataMode, Options};
@@ -69,6 +73,8 @@ pub enum MountError {
     NotFat(GeometryError),
     /// The journal has changes that were not completed, and the device is read-only.
     JournalPending,
+    /// FAT32 has no room for metadata in ten bytes of an entry.
+    PaperOnFat32,
     /// The size of reads and writes is no multiple of the cluster size.
     Block {
         /// The size of the options in bytes.
@@ -83,6 +89,9 @@ impl fmt::Display for MountError {
         match self {
             Self::Device(errno) => write!(formatter, "the device cannot be used: {errno}"),
             Self::NotFat(error) => write!(formatter, "no FAT file system: {error}"),
+            Self::PaperOnFat32 => {
+                write!(formatter, "entries of FAT32 have no room for `meta=paper`; use `meta=inline` or `meta=sidecar`")
+            }
             Self::Block { block, cluster_size } => {
                 write!(formatter, "the block size of {block} bytes is no multiple of the cluster size, {cluster_size}")
             }
@@ -129,7 +138,9 @@ impl FatFileSystem {
         let mut table = Table::new(options.memory / 2);
         let journal = open_journal(&storage, &mut table, rules)?;
         let root = read_root(&storage, &mut table, rules)?;
-        let has_sidecars = Volume::<Inode>::wants_sidecars(&options, own_file(&root, &SIDECAR_NAME).is_some());
+        let entry_metadata = entry_metadata(&root, &options, storage.geometry().width())?;
+        let has_sidecars = !entry_metadata.is_used()
+            && Volume::<Inode>::wants_sidecars(&options, own_file(&root, &SIDECAR_NAME).is_some());
         let details = format!("{title},{options}");
         let new = NewVolume {
             clusters: Clusters::new(table),
@@ -137,6 +148,7 @@ impl FatFileSystem {
             is_trusted,
             serial: boot.identity.map_or(0, |identity| identity.serial),
             has_sidecars,
+            entry_metadata,
             journal,
         };
         Ok(Self::start(Arc::new(Volume::new(storage, new)), details)?)
@@ -216,6 +228,8 @@ impl FileSystem for FatFileSystem {
                 exact_names: false,
                 has_backing_files: false,
                 times_tell_changes,
+                // Without times of creation, a handle may be that of a later object in the same place.
+                persistent_handles: !self.volume.entry_metadata.is_used(),
                 ..Promises::TRANSPARENT
             },
             needs: Needs { access_times: true, read_only: self.volume.storage.is_read_only(), ..Needs::NONE },
@@ -297,7 +311,7 @@ fn new_root(volume: &Shared) -> Result<Arc<Inode>> {
     root.load(&mut state)?;
     let record = root.lock_sidecar().as_ref().and_then(|sidecar| sidecar.record(Owner::Root).cloned());
     if let Some(record) = record {
-        state.metadata.set_record(&record);
+        state.metadata.set_record(&record, &volume.options);
     }
     drop(state);
     Ok(root)
@@ -318,6 +332,27 @@ fn read_root(storage: &Storage, table: &mut Table, rules: NameRules) -> Result<C
         }
     }
     Contents::read(storage, extents, rules)
+}
+
+/// Returns how the entries of a volume have metadata.
+fn entry_metadata(
+    root: &Contents,
+    options: &Options,
+    width: FatWidth,
+) -> std::result::Result<EntryMetadata, MountError> {
+    let mut owners = OwnerTable::default();
+    let entries = root.slots_from(0).filter_map(|slot| root.entry(slot));
+    for owner in entries.filter_map(|entry| OwnerEntry::of(&entry)) {
+        owners.add(owner.is_group, owner.number, owner.id);
+    }
+    let has_sidecar = || own_file(root, &SIDECAR_NAME).is_some();
+    match options.metadata {
+        MetadataMode::Inline => Ok(EntryMetadata::Inline(Mutex::new(owners))),
+        MetadataMode::Auto if !owners.is_empty() && !has_sidecar() => Ok(EntryMetadata::Inline(Mutex::new(owners))),
+        MetadataMode::Paper if width == FatWidth::Fat32 => Err(MountError::PaperOnFat32),
+        MetadataMode::Paper => Ok(EntryMetadata::Paper),
+        MetadataMode::Auto | MetadataMode::None | MetadataMode::Sidecar => Ok(EntryMetadata::None),
+    }
 }
 
 /// Returns the slot of a hidden file of this base's own.

@@ -5,6 +5,7 @@
 //! files of this base's own, and `tree` the inodes. [`tools`] make, check and change volumes that are not mounted.
 
 mod directory;
+mod entry_metadata;
 mod file_system;
 pub mod format;
 mod journal;

@@ -15,7 +15,7 @@ pub enum MetadataMode {
     None,
     /// In a hidden file of each directory.
     Sidecar,
-    /// In the time of creation of each entry: mode, and one of 1,022 pairs of owner and group.
+    /// In the time of creation of each entry: kind, mode, owner and group, of which a volume has up to 1,024 each.
     Inline,
     /// In ten bytes of each entry, as the paper on DosFs has it. FAT12 and FAT16 only.
     Paper,

@@ -546,6 +546,42 @@ fn many_directories_need_little_memory() {
 }
 
 #[test]
+fn records_that_take_too_much_memory_are_not_missed() {
+    let Some(device) = image::format(KINDS[2]).map(Arc::new) else { return };
+    let file_system = image::mount(&device, with_sidecars());
+    let root = file_system.root();
+    let directory = root.mkdir(&superuser(), name("directory"), 0o755).unwrap().vnode;
+    for number in 0..90 {
+        let file = put(&directory, &format!("file {number}"), b"text").unwrap();
+        file.setxattr(&superuser(), b"user.large", &[number; 60_000], XattrMode::Set).unwrap();
+    }
+    put(&root, "other", b"text").unwrap();
+    drop((root, directory, file_system));
+    let little = Options { memory: 0, ..with_sidecars() };
+    let file_system = image::mount(&device, little);
+    let root = file_system.root();
+    let directory = find(&root, "directory").unwrap().vnode;
+    assert_eq!(find(&directory, "file 7").err(), Some(Errno::ENOMEM));
+    assert_eq!(put(&directory, "new", b"").err(), Some(Errno::ENOMEM));
+    assert_eq!(get(&root, "other").unwrap(), b"text");
+    let second = root.mkdir(&superuser(), name("second"), 0o755).unwrap().vnode;
+    let set_one = |number: u8| {
+        let file = put(&second, &format!("file {number}"), b"text")?;
+        file.setxattr(&superuser(), b"user.large", &[number; 60_000], XattrMode::Set)
+    };
+    assert_eq!(
+        (0..90).map(set_one).find_map(Result::err),
+        Some(Errno::ENOSPC),
+        "nothing is stored that cannot be read"
+    );
+    drop((root, directory, second, file_system));
+    image::check(&device);
+    let file_system = image::mount(&device, with_sidecars());
+    let file = find(&file_system.root(), "directory/file 7").unwrap().vnode;
+    assert_eq!(file.getxattr(&superuser(), b"user.large").unwrap(), [7; 60_000]);
+}
+
+#[test]
 fn what_is_no_fat_file_system_is_not_mounted() {
     let open = |device| FatFileSystem::open(Arc::new(device), "test", without_sidecars()).err();
     assert!(matches!(open(MemoryDevice::new(1 << 20)), Some(MountError::NotFat(_))));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conformance::{Abilities, Ability, Test, Tree};
-use plyfs_bases::fat::{FatFileSystem, Options};
+use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options};
 
 use crate::image::{self, Kind};
 
@@ -31,6 +31,12 @@ const NOT_OF_FAT: [&str; 6] = [
     "names/longest",
     "unlinked/temporary_file_gets_a_name",
 ];
+
+/// Tests that require exact times, besides those of the group `times`.
+const NOT_OF_ENTRIES: [&str; 2] = ["special/attributes", "unlinked/attributes_can_change"];
+
+/// Tests that require numbers larger than the paper's entries have.
+const NOT_OF_PAPER: [&str; 2] = ["attributes/large_ids", "special/large_device_numbers"];
 
 fn run(kind: Kind, options: Options, abilities: Abilities, is_chosen: impl Fn(&Test) -> bool) {
     let Some(device) = image::format(kind) else { return };
@@ -68,6 +74,25 @@ fn fat16_conforms() {
 #[test]
 fn fat32_conforms() {
     run(Kind { size: 240 << 20, ..image::KINDS[2] }, image::with_sidecars(), abilities(), |_| true);
+}
+
+/// Abilities that FAT has with Unix metadata in entries, whose times are those of FAT.
+fn abilities_in_entries() -> Abilities {
+    let missing = [Ability::ExtendedAttributes, Ability::AccessControlLists, Ability::AccessTimes, Ability::BirthTimes];
+    missing.into_iter().fold(abilities(), Abilities::without)
+}
+
+#[test]
+fn metadata_in_entries_conforms() {
+    for (metadata, kind) in [(MetadataMode::Inline, image::KINDS[2]), (MetadataMode::Paper, image::KINDS[1])] {
+        let sectors_per_cluster = if kind.width == 32 { 1 } else { 8 };
+        let kind = Kind { size: 240 << 20, sectors_per_cluster, ..kind };
+        run(kind, image::in_entries(metadata), abilities_in_entries(), |test| {
+            let name = test.full_name();
+            let is_too_large = metadata == MetadataMode::Paper && NOT_OF_PAPER.contains(&&*name);
+            !name.starts_with("times/") && !NOT_OF_ENTRIES.contains(&&*name) && !is_too_large
+        });
+    }
 }
 
 #[test]

@@ -17,9 +17,9 @@ use crate::image::{self, KINDS, Kind, find, get, name, names, put, superuser, wi
 /// How many operations are made.
 const STEPS: usize = 120;
 /// How many operations are made where each moment is tried.
-const STEPS_OF_PREFIXES: usize = 40;
+const STEPS_OF_PREFIXES: usize = 30;
 /// How many power failures are tried of each recording.
-const FAILURES: usize = 100;
+const FAILURES: usize = 60;
 
 /// How often a volume is repaired by fsck.fat, in failures.
 const REPAIRED: usize = 12;

@@ -83,6 +83,11 @@ pub(crate) fn with_sidecars() -> Options {
     Options { metadata: MetadataMode::Sidecar, ..without_sidecars() }
 }
 
+/// Options with Unix metadata in entries.
+pub(crate) fn in_entries(metadata: MetadataMode) -> Options {
+    Options { metadata, ..without_sidecars() }
+}
+
 /// Options with the superuser as the owner of everything.
 pub(crate) fn without_sidecars() -> Options {
     let ids = Options { uid: 0, gid: 0, file_mode: 0o755, directory_mode: 0o755, ..Options::default() };

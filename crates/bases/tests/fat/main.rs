@@ -4,6 +4,9 @@ mod basics;
 mod conformance;
 mod crash;
 mod image;
+mod in_entries;
+mod io;
+mod kept;
 mod model;
 #[path = "../model/operation.rs"]
 mod operation;

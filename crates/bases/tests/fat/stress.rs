@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
 use plyfs_bases::device::{DeviceRef, FaultyDevice, MemoryDevice};
-use plyfs_bases::fat::{FatFileSystem, Options};
+use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options};
 use vnode::{
     AllocateMode, Creation, Device, FileKind, FileSystem, OpenFileRef, OpenFlags, RenameMode, SetAttributes, VnodeRef,
     XattrMode,
 };
 
-use crate::image::{self, KINDS, Kind, get, name, names, superuser, with_sidecars, without_sidecars};
+use crate::image::{self, KINDS, Kind, get, in_entries, name, names, superuser, with_sidecars, without_sidecars};
 
 /// Number of operations of each thread.
 const STEPS: usize = 1500;
@@ -156,6 +156,8 @@ fn run(kind: Kind, options: Options, threads: u64, size_max: usize) {
 fn several_users_at_once_leave_a_clean_volume() {
     run(KINDS[2], with_sidecars(), 4, 20_000);
     run(KINDS[0], without_sidecars(), 4, 20_000);
+    run(KINDS[2], in_entries(MetadataMode::Inline), 3, 20_000);
+    run(KINDS[1], in_entries(MetadataMode::Paper), 3, 20_000);
 }
 
 #[test]

@@ -255,7 +255,11 @@ impl Sidecar {
             return Ok(None);
         }
         let chain = Mutex::new(chain);
-        access.write(&chain, 0, &bytes)?;
+        if let Err(errno) = access.write(&chain, 0, &bytes) {
+            let chain = &mut *chain.lock().unwrap_or_else(PoisonError::into_inner);
+            chain.cut(&mut access.lock(), access.storage, 0)?;
+            return Err(errno);
+        }
         let (old, _) = self.file();
         (self.chain, self.allocated, self.length) = (chain, allocated, length);
         self.dirty.clear();

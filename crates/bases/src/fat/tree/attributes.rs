@@ -1,5 +1,7 @@
 //! Changes attributes: chmod, chown, truncate and utimensat in one.
 
+use std::sync::atomic::Ordering;
+
 use vnode::{Caller, Errno, FileKind, InodeNumber, Result, SetAttributes};
 
 use crate::fat::volume::allocation::Near;
@@ -23,6 +25,7 @@ impl Inode {
     ) -> Result<()> {
         let has_ids = changes.uid.is_some() || changes.gid.is_some();
         let needs_record = has_ids || changes.mode.is_some() || changes.size.is_some() || changes.kill_privileges;
+        self.volume.number_changed_owners(changes.uid, changes.gid)?;
         let mut state = if needs_record { self.write_with_record(0)? } else { self.write() };
         changes::check(&state.metadata.protection, caller, changes, SIZE_MAX)?;
         self.check_storable(&state, changes)?;
@@ -32,20 +35,34 @@ impl Inode {
         let metadata = &mut state.metadata;
         if changes::apply(&mut metadata.protection, &mut metadata.times, caller, changes) {
             metadata.extended_attributes.forget_capability();
+            metadata.forget_hidden_privileges();
+        }
+        if changes.mode.is_some() {
+            metadata.hidden_mode = 0;
         }
         self.metadata_changed(&mut state);
         Ok(())
     }
 
-    /// Checks that a volume without sidecars can store the changes.
+    /// Checks that the volume can store the changes, and that the options do not hide them.
     ///
     /// # Errors
     /// `EPERM`.
     fn check_storable(&self, state: &State, changes: &SetAttributes) -> Result<()> {
+        let protection = &state.metadata.protection;
+        let mask = self.volume.options.mask(self.kind == FileKind::Directory);
+        if self.volume.has_metadata() && changes.mode.is_some_and(|mode| mode & mask != 0) {
+            return Err(Errno::EPERM);
+        }
         if self.volume.has_sidecars {
             return Ok(());
         }
-        let protection = &state.metadata.protection;
+        if self.volume.entry_metadata.is_used() && !self.is_root() {
+            let ids = (changes.uid.unwrap_or(protection.uid), changes.gid.unwrap_or(protection.gid));
+            let keeps_ids = ids == (protection.uid, protection.gid);
+            let is_storable = keeps_ids || self.volume.entry_metadata.can_store(ids.0, ids.1, state.metadata.device);
+            return if is_storable { Ok(()) } else { Err(Errno::EPERM) };
+        }
         let keeps_ids =
             changes.uid.is_none_or(|uid| uid == protection.uid) && changes.gid.is_none_or(|gid| gid == protection.gid);
         let is_storable = |mode| storable_mode(mode, self.kind, &self.volume.options).is_some();
@@ -63,6 +80,7 @@ impl Inode {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
+        self.data_version.fetch_add(1, Ordering::Relaxed);
         if size > state.size {
             if self.allocate(state, size)? < size {
                 return Err(Errno::ENOSPC);

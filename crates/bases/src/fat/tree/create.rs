@@ -8,6 +8,7 @@ use vnode::{
 };
 
 use crate::fat::directory::contents::PreparedEntry;
+use crate::fat::entry_metadata::{EntryMetadata, inline};
 use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes, ShortName, names_equal};
 use crate::fat::journal::JOURNAL_NAME;
 use crate::fat::sidecar::store::{Owner, SIDECAR_NAME};
@@ -54,6 +55,7 @@ impl Inode {
         name: Name<'_>,
         how: &Creation,
     ) -> Result<FileCreation> {
+        self.volume.number_owners(caller.uid, caller.gid)?;
         let mut state = self.write();
         self.load(&mut state)?;
         match self.find_slot(&state, caller, name) {
@@ -79,6 +81,7 @@ impl Inode {
         if new.kind == FileKind::Symlink {
             check_target(new.target)?;
         }
+        self.volume.number_owners(caller.uid, caller.gid)?;
         let mut state = self.write();
         self.load(&mut state)?;
         match self.find_slot(&state, caller, name) {
@@ -93,6 +96,7 @@ impl Inode {
 
     /// Creates and opens an unnamed file.
     pub(crate) fn create_unnamed(&self, _change: &Change<'_>, caller: &Caller, how: &Creation) -> Result<Created> {
+        self.volume.number_owners(caller.uid, caller.gid)?;
         let state = self.read_loaded()?;
         state.check_creation(self, caller)?;
         let new = NewObject::file(how.mode);
@@ -137,7 +141,7 @@ impl Inode {
         self.reserve_record(&mut state, self.record_size(&linked.metadata))?;
         linked.metadata.times.changed();
         let mut entry = Entry::new(ShortName::DOT, EntryAttributes::default());
-        linked.metadata.store(&mut entry, &self.volume.options);
+        linked.metadata.store(&mut entry, self.volume.coding());
         let prepared = state.contents()?.prepare(&units, entry)?;
         self.make_room(&mut state, &prepared)?;
         let slot = self.insert(&mut state, &prepared, (&linked.metadata, 0))?;
@@ -169,7 +173,7 @@ impl Inode {
         let Unnamed { metadata, chain, size, number } = self.make(state, caller, new)?;
         let cluster = chain.first();
         let mut entry = Entry::new(ShortName::DOT, EntryAttributes::default());
-        metadata.store(&mut entry, &self.volume.options);
+        metadata.store(&mut entry, self.volume.coding());
         entry.set_first_cluster(self.volume.storage.geometry().width(), cluster);
         entry.size = size as u32;
         let prepared = state.contents()?.prepare(&units, entry)?;
@@ -208,6 +212,7 @@ impl Inode {
         let units = self.volume.rules.units_to_create(name)?;
         let is_own = |own: &ShortName| names_equal(&self.volume.rules.dotted_short(own), &units);
         let is_reserved = self.volume.has_sidecars && is_own(&SIDECAR_NAME) || self.is_root() && is_own(&JOURNAL_NAME);
+        let is_reserved = is_reserved || self.is_owner_name(&units);
         if is_reserved { Err(Errno::EPERM) } else { Ok(units) }
     }
 
@@ -215,7 +220,7 @@ impl Inode {
     fn new_metadata(&self, state: &State, caller: &Caller, new: &NewObject<'_>) -> Result<Metadata> {
         let options = &self.volume.options;
         let directory = &state.metadata.protection;
-        let (inherited, uid) = match self.volume.has_sidecars {
+        let (inherited, uid) = match self.volume.has_metadata() {
             true => (inherit(directory, caller, new.kind, new.mode), caller.uid),
             false if !matches!(new.kind, FileKind::Regular | FileKind::Directory) => return Err(Errno::EPERM),
             false => {
@@ -223,11 +228,13 @@ impl Inode {
                 (Inherited { mode, gid: options.gid, access_acl: None, default_acl: None }, options.uid)
             }
         };
+        if self.volume.entry_metadata.is_used() && !self.volume.entry_metadata.can_store(uid, inherited.gid, new.device)
+        {
+            return Err(Errno::EPERM);
+        }
         let created = self.volume.stamps.next(Timestamp::now());
         let mut metadata = Metadata::new(inherited.protection(new.kind, uid), new.device, created, options);
-        if !self.volume.has_sidecars {
-            metadata.round_times(options);
-        }
+        self.volume.round_times(&mut metadata);
         Ok(metadata)
     }
 
@@ -237,6 +244,9 @@ impl Inode {
         let data = match new.kind {
             FileKind::Directory => self.dot_entries(&metadata),
             FileKind::Symlink => new.target.to_vec(),
+            kind if inline::has_device_data(kind) && self.volume.entry_metadata.device_size() != 0 => {
+                inline::device_data(new.device).to_vec()
+            }
             _ => {
                 let number = self.volume.new_number()?;
                 return Ok(Unnamed { metadata, chain: Chain::new(0), size: 0, number });
@@ -283,7 +293,7 @@ impl Inode {
     fn dot_entries(&self, metadata: &Metadata) -> Vec<u8> {
         let entry = |name, cluster| {
             let mut entry = Entry::new(name, EntryAttributes::DIRECTORY);
-            metadata.store(&mut entry, &self.volume.options);
+            metadata.store(&mut entry, (&self.volume.options, &EntryMetadata::None));
             entry.attributes = EntryAttributes::DIRECTORY;
             entry.set_first_cluster(self.volume.storage.geometry().width(), cluster);
             entry.encode()

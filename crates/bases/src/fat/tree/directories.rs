@@ -1,13 +1,14 @@
 //! Directories in memory: loading and forgetting their contents, look-ups, and growth.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLockReadGuard};
 
 use vnode::{Attributes, Caller, Entry as FoundEntry, Errno, FileKind, InodeNumber, Name, Result, profile};
 
 use crate::fat::directory::contents::{Contents, PreparedEntry};
 use crate::fat::directory::extents::Extents;
 use crate::fat::directory::slots::SLOTS_MAX;
+use crate::fat::entry_metadata::inline;
 use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes};
 use crate::fat::journal::JOURNAL_NAME;
 use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar};
@@ -126,7 +127,8 @@ impl Inode {
             let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM;
             !entry.is_directory() && entry.attributes.contains(own)
         };
-        contents.entry(slot).is_some_and(|entry| is_hidden(&entry) && is_file(&entry))
+        let is_own = |entry: &Entry| is_hidden(entry) && is_file(entry) || self.is_owner_entry(entry);
+        contents.entry(slot).is_some_and(|entry| is_own(&entry))
     }
 
     /// Returns whether this directory has entries that others see.
@@ -159,11 +161,16 @@ impl Inode {
         let width = self.volume.storage.geometry().width();
         let cluster = first_cluster(&entry, width);
         let owner = Owner::Slot(slot);
-        let metadata = {
+        let mut metadata = {
             let sidecar = self.lock_sidecar();
             let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(owner));
-            Metadata::of_entry(&entry, record, &self.volume.options)
+            Metadata::of_entry(&entry, record, self.volume.coding())
         };
+        if inline::has_device_data(metadata.protection.kind) && self.volume.entry_metadata.device_size() != 0 {
+            let mut data = [0; inline::DEVICE_SIZE];
+            self.volume.access().read(&Mutex::new(Chain::new(cluster)), 0, &mut data)?;
+            metadata.device = inline::device_of_data(data);
+        }
         let new = NewInode {
             number,
             handle: handle_of(&self.volume, number, self.place(slot), metadata.created),

@@ -15,6 +15,7 @@ use crate::unix::set_id;
 
 use super::KIND;
 use super::attributes::SIZE_MAX;
+use super::block_buffer::BlockBuffer;
 use super::changing::Change;
 use super::inode::{Inode, State};
 
@@ -29,6 +30,8 @@ pub(crate) struct FatFile {
     number: u64,
     /// This open file has reserved clusters.
     reservations: AtomicUsize,
+    /// What is read in blocks.
+    block: BlockBuffer,
 }
 
 /// Returns a file that was just created, and is open whatever its mode is.
@@ -70,13 +73,16 @@ impl Inode {
             metadata.protection.mode & SET_ID_BITS != 0 || metadata.extended_attributes.names().next().is_some()
         };
         let needs_record = has_privileges(&self.read());
-        if needs_record { self.write_with_record(0) } else { Ok(self.write()) }
+        let state = if needs_record { self.write_with_record(0)? } else { self.write() };
+        self.data_version.fetch_add(1, Ordering::Relaxed);
+        Ok(state)
     }
 
     /// Clears set-id bits as the caller's privileges require and capabilities, and updates the times, after a change of data.
     fn data_changed(&self, state: &mut State, caller: &Caller) {
         set_id::clear(&mut state.metadata.protection, caller, false);
         state.metadata.extended_attributes.forget_capability();
+        state.metadata.forget_hidden_privileges();
         state.metadata.attributes |= crate::fat::format::EntryAttributes::ARCHIVE;
         state.metadata.times.modified();
         self.metadata_changed(state);
@@ -129,9 +135,7 @@ impl Inode {
             }
             let mut metadata = state.metadata.clone();
             metadata.times.atime = now;
-            if !self.volume.has_sidecars {
-                metadata.round_times(&self.volume.options);
-            }
+            self.volume.round_times(&mut metadata);
             (state.metadata.times.atime, metadata.times.atime)
         };
         if self.is_root() && !self.volume.has_sidecars {
@@ -152,7 +156,7 @@ impl Inode {
 impl FatFile {
     fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open_number();
-        Self { inode, flags, number, reservations: AtomicUsize::new(0) }
+        Self { inode, flags, number, reservations: AtomicUsize::new(0), block: BlockBuffer::default() }
     }
 
     fn require_writable(&self) -> Result<()> {
@@ -180,7 +184,7 @@ impl OpenFile for FatFile {
         let length = {
             let state = self.inode.read();
             let length = state.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
-            self.inode.volume.access().read(&self.inode.chain, offset, &mut buffer[..length])?;
+            self.block.read(&self.inode, state.size, offset, &mut buffer[..length])?;
             length
         };
         if !has_noatime(self.flags) {

@@ -1,6 +1,6 @@
 //! Inodes: one object in memory, its lock, and the state that the lock guards.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use vnode::profile::Part;
@@ -41,6 +41,8 @@ pub(crate) struct Inode {
     position: Mutex<Option<Position>>,
     /// Records of the objects in this directory, while its contents are in memory.
     sidecar: Mutex<Option<Sidecar>>,
+    /// Number of changes of the data of a file, which happen under the lock of its state.
+    pub(crate) data_version: AtomicU64,
     /// Advisory locks. Their mutex is never held together with another.
     locks: Mutex<Option<Box<LockTable>>>,
 }
@@ -124,6 +126,7 @@ impl Inode {
                 is_being_written: false,
             }),
             sidecar: Mutex::default(),
+            data_version: AtomicU64::new(0),
             locks: Mutex::default(),
         })
     }
@@ -235,11 +238,14 @@ impl Inode {
             ino: self.number,
             size: if is_special { 0 } else { size },
             blocks: u64::from(clusters) * u64::from(cluster_size) / 512,
-            block_size: cluster_size.max(BLOCK_SIZE_MIN),
+            block_size: match self.volume.options.block {
+                0 => cluster_size.max(BLOCK_SIZE_MIN),
+                block => block,
+            },
             atime: times.atime,
             mtime: times.mtime,
             ctime: times.ctime,
-            btime: Some(times.btime),
+            btime: (!self.volume.entry_metadata.is_used()).then_some(times.btime),
             flags: 0,
             flags_known: 0,
             is_provisional: false,
@@ -302,9 +308,7 @@ impl Inode {
 
     /// Completes a change of the metadata of an object, whose state the caller holds locked.
     pub(crate) fn metadata_changed(&self, state: &mut State) {
-        if !self.volume.has_sidecars {
-            state.metadata.round_times(&self.volume.options);
-        }
+        self.volume.round_times(&mut state.metadata);
         self.mark_dirty(state);
     }
 }

@@ -2,6 +2,7 @@
 
 use vnode::{Device, FileKind, Timestamp};
 
+use crate::fat::entry_metadata::{EntryMetadata, UnixFields, inline};
 use crate::fat::format::{DosDateTime, Entry, EntryAttributes, FatWidth};
 use crate::fat::options::Options;
 use crate::fat::sidecar::extended_attributes::ExtendedAttributes;
@@ -22,14 +23,17 @@ pub(crate) struct Metadata {
     pub(crate) extended_attributes: ExtendedAttributes,
     /// Attributes of the entry, except that the read-only one follows from the mode.
     pub(crate) attributes: EntryAttributes,
-    /// Time of the creation as the entry has it.
+    /// Time of the creation as the entry has it; none if the entry has metadata in its place.
     pub(crate) created: DosDateTime,
+    /// Mode bits that are stored, and that the options hide.
+    pub(crate) hidden_mode: u32,
 }
 
 impl Metadata {
     /// Returns the metadata of an object that is created now, whose entry has the time `created`.
-    pub(crate) fn new(protection: Protection, device: Device, created: Timestamp, options: &Options) -> Self {
+    pub(crate) fn new(mut protection: Protection, device: Device, created: Timestamp, options: &Options) -> Self {
         let is_directory = protection.kind == FileKind::Directory;
+        protection.mode &= !mask(protection.kind, options);
         let attributes = if is_directory { EntryAttributes::DIRECTORY } else { EntryAttributes::ARCHIVE };
         Self {
             protection,
@@ -38,6 +42,7 @@ impl Metadata {
             extended_attributes: ExtendedAttributes::default(),
             attributes,
             created: DosDateTime::encode(created, options.time_offset_minutes),
+            hidden_mode: 0,
         }
     }
 
@@ -52,11 +57,16 @@ impl Metadata {
             extended_attributes: ExtendedAttributes::default(),
             attributes: EntryAttributes::DIRECTORY,
             created: DosDateTime::default(),
+            hidden_mode: 0,
         }
     }
 
-    /// Returns the metadata of the object of an entry, of which a record may know more.
-    pub(crate) fn of_entry(entry: &Entry, record: Option<&Record>, options: &Options) -> Self {
+    /// Returns the metadata of the object of an entry, of which a record or the entry itself may know more.
+    pub(crate) fn of_entry(
+        entry: &Entry,
+        record: Option<&Record>,
+        (options, coding): (&Options, &EntryMetadata),
+    ) -> Self {
         let kind = if entry.is_directory() { FileKind::Directory } else { FileKind::Regular };
         let default = Self {
             protection: Protection { mode: default_mode(entry, options), ..owned(options, kind) },
@@ -65,13 +75,70 @@ impl Metadata {
             extended_attributes: ExtendedAttributes::default(),
             attributes: entry.attributes,
             created: entry.created,
+            hidden_mode: 0,
         };
+        if coding.is_used() {
+            return default.with_fields(entry, coding.decode(entry), (options, coding));
+        }
         match record {
             Some(record) if (record.protection.kind == FileKind::Directory) == entry.is_directory() => {
-                default.with_record(entry, record)
+                default.with_record(entry, record).masked(options)
             }
             _ => default,
         }
+    }
+
+    /// Returns the kind of the object of an entry, as [`Metadata::of_entry`].
+    pub(crate) fn kind_of(entry: &Entry, record: Option<&Record>, coding: &EntryMetadata) -> FileKind {
+        if entry.is_directory() {
+            return FileKind::Directory;
+        }
+        let kind = match record {
+            _ if coding.is_used() => coding.decode(entry).map(|fields| fields.kind),
+            record => record.map(|record| record.protection.kind),
+        };
+        kind.filter(|&kind| kind != FileKind::Directory && has_data_of(entry, kind, coding))
+            .unwrap_or(FileKind::Regular)
+    }
+
+    /// Returns this metadata, which an entry has by itself, with what it has in place of other fields.
+    fn with_fields(
+        mut self,
+        entry: &Entry,
+        fields: Option<UnixFields>,
+        (options, coding): (&Options, &EntryMetadata),
+    ) -> Self {
+        self.created = DosDateTime::default();
+        let Some(fields) = fields else { return self };
+        self.attributes = self.attributes.with(EntryAttributes::RESERVED, false);
+        self.protection.kind = if has_data_of(entry, fields.kind, coding) { fields.kind } else { FileKind::Regular };
+        (self.protection.uid, self.protection.gid) = (fields.uid, fields.gid);
+        self.protection.mode = match (entry.is_directory(), entry.attributes.contains(EntryAttributes::READ_ONLY)) {
+            (false, true) => fields.mode & !WRITE_BITS,
+            _ => fields.mode,
+        };
+        self.device = fields.device;
+        self.times.btime = self.times.mtime;
+        if coding.replaces_access_date() {
+            self.times.atime = self.times.mtime;
+        }
+        self.masked(options)
+    }
+
+    /// Hides the mode bits that no object has by the options.
+    fn masked(mut self, options: &Options) -> Self {
+        let mask = mask(self.protection.kind, options);
+        self.hidden_mode = self.protection.mode & mask;
+        self.protection.mode &= !mask;
+        if let Some(acl) = self.protection.access_acl.take_if(|_| mask & 0o777 != 0) {
+            self.protection.access_acl = Some(acl.with_mode(self.protection.mode).into());
+        }
+        self
+    }
+
+    /// Forgets hidden mode bits by which a file acts for its owner or group, because its data or owner changes.
+    pub(crate) fn forget_hidden_privileges(&mut self) {
+        self.hidden_mode &= !privileges(self.protection.kind);
     }
 
     /// Returns this metadata, which an entry has by itself, with what its record knows. What the entry says counts where somebody else
@@ -84,7 +151,7 @@ impl Metadata {
             (true, false) => protection.mode |= 0o200,
             _ => {}
         }
-        if !can_be(entry, protection.kind) {
+        if !has_data_of(entry, protection.kind, &EntryMetadata::None) {
             protection.kind = FileKind::Regular;
         }
         let mut extended_attributes = record.extended_attributes.clone();
@@ -103,12 +170,15 @@ impl Metadata {
     }
 
     /// Sets the fields of an entry, except for its name, first cluster and size.
-    pub(crate) fn store(&self, entry: &mut Entry, options: &Options) {
+    pub(crate) fn store(&self, entry: &mut Entry, (options, coding): (&Options, &EntryMetadata)) {
         entry.attributes = self.stored_attributes();
         entry.created = self.created;
         let offset = options.time_offset_minutes;
         entry.modified = DosDateTime { hundredths: 0, ..DosDateTime::encode(self.times.mtime, offset) };
         entry.accessed_date = DosDateTime::encode(self.times.atime, offset).date;
+        let Protection { kind, uid, gid, .. } = self.protection;
+        let mode = self.protection.mode | self.hidden_mode;
+        coding.encode(entry, &UnixFields { kind, mode, uid, gid, device: self.device });
     }
 
     /// Returns the record of the object, which has a size in bytes, and whose entry was stored.
@@ -121,7 +191,7 @@ impl Metadata {
             size: if self.protection.kind == FileKind::Directory { 0 } else { size as u32 },
         };
         Record {
-            protection: self.protection.clone(),
+            protection: Protection { mode: self.protection.mode | self.hidden_mode, ..self.protection.clone() },
             device: self.device,
             times: self.times,
             extended_attributes: self.extended_attributes.clone(),
@@ -130,11 +200,12 @@ impl Metadata {
     }
 
     /// Sets the metadata of a record, for the root directory.
-    pub(crate) fn set_record(&mut self, record: &Record) {
+    pub(crate) fn set_record(&mut self, record: &Record, options: &Options) {
         if record.protection.kind == self.protection.kind {
             self.protection = record.protection.clone();
             self.times = record.times;
             self.extended_attributes = record.extended_attributes.clone();
+            *self = self.clone().masked(options);
         }
     }
 
@@ -158,7 +229,7 @@ impl Metadata {
         let is_read_only = if is_directory {
             self.attributes.contains(EntryAttributes::READ_ONLY)
         } else {
-            self.protection.mode & WRITE_BITS == 0
+            (self.protection.mode | self.hidden_mode) & WRITE_BITS == 0
         };
         self.attributes.with(EntryAttributes::READ_ONLY, is_read_only)
     }
@@ -197,12 +268,17 @@ pub(crate) fn created_mode(requested: u32, kind: FileKind, options: &Options) ->
 }
 
 /// Returns whether the data of an entry is that of such an object.
-fn can_be(entry: &Entry, kind: FileKind) -> bool {
+fn has_data_of(entry: &Entry, kind: FileKind, coding: &EntryMetadata) -> bool {
     match kind {
         FileKind::Regular | FileKind::Directory => true,
+        kind if inline::has_device_data(kind) => entry.size == coding.device_size(),
         FileKind::Symlink => (1..=TARGET_MAX).contains(&(entry.size as usize)),
         _ => entry.size == 0,
     }
+}
+
+fn mask(kind: FileKind, options: &Options) -> u32 {
+    if kind == FileKind::Symlink { 0 } else { options.mask(kind == FileKind::Directory) }
 }
 
 fn owned(options: &Options, kind: FileKind) -> Protection {
@@ -225,6 +301,10 @@ mod tests {
     use super::*;
     use crate::fat::format::ShortName;
 
+    fn of_entry(entry: &Entry, record: Option<&Record>) -> Metadata {
+        Metadata::of_entry(entry, record, (&options(), &EntryMetadata::None))
+    }
+
     fn options() -> Options {
         Options {
             uid: 1,
@@ -244,34 +324,34 @@ mod tests {
 
     #[test]
     fn files_without_records_have_what_the_options_say() {
-        let metadata = Metadata::of_entry(&entry(), None, &options());
+        let metadata = of_entry(&entry(), None);
         assert_eq!((metadata.protection.uid, metadata.protection.gid, metadata.protection.mode), (1, 2, 0o640));
         assert_eq!(metadata.times.mtime, Timestamp { seconds: 1_795_918_028, nanoseconds: 0 });
         assert_eq!((metadata.times.ctime, metadata.times.btime), (metadata.times.mtime, metadata.times.mtime));
         let read_only = Entry { attributes: EntryAttributes::READ_ONLY, ..entry() };
-        assert_eq!(Metadata::of_entry(&read_only, None, &options()).protection.mode, 0o440);
+        assert_eq!(of_entry(&read_only, None).protection.mode, 0o440);
         let mut stored = entry();
-        metadata.store(&mut stored, &options());
+        metadata.store(&mut stored, (&options(), &EntryMetadata::None));
         assert_eq!(stored, entry());
     }
 
     #[test]
     fn records_count_as_long_as_nobody_else_changed_the_entry() {
-        let mut metadata = Metadata::of_entry(&entry(), None, &options());
+        let mut metadata = of_entry(&entry(), None);
         metadata.protection.mode = 0o4755;
         metadata.times.mtime.nanoseconds = 123;
         let record = metadata.record(0, &options());
-        let again = Metadata::of_entry(&entry(), Some(&record), &options());
+        let again = of_entry(&entry(), Some(&record));
         assert_eq!((again.protection.mode, again.times.mtime.nanoseconds), (0o4755, 123));
         let mut changed = Entry { attributes: EntryAttributes::READ_ONLY, ..entry() };
         changed.modified.time += 1;
-        let again = Metadata::of_entry(&changed, Some(&record), &options());
+        let again = of_entry(&changed, Some(&record));
         assert_eq!((again.protection.mode, again.times.mtime.seconds), (0o555, metadata.times.mtime.seconds + 2));
         let larger = Entry { size: 1, ..entry() };
-        let again = Metadata::of_entry(&larger, Some(&record), &options());
+        let again = of_entry(&larger, Some(&record));
         assert_eq!(again.protection.mode, 0o755, "somebody has changed the data without its time");
         let directory = Entry { attributes: EntryAttributes::DIRECTORY, ..entry() };
-        assert_eq!(Metadata::of_entry(&directory, Some(&record), &options()).protection.mode, 0o750);
+        assert_eq!(of_entry(&directory, Some(&record)).protection.mode, 0o750);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The tree of a mounted volume: inodes, the operations on them, and synchronization with the disk.
 
 pub(crate) mod attributes;
+pub(crate) mod block_buffer;
 pub(crate) mod changing;
 pub(crate) mod create;
 pub(crate) mod directories;
@@ -11,6 +12,7 @@ pub(crate) mod metadata;
 pub(crate) mod numbers;
 pub(crate) mod open_directory;
 pub(crate) mod operations;
+pub(crate) mod owners;
 pub(crate) mod pending;
 pub(crate) mod records;
 pub(crate) mod remove;

@@ -10,6 +10,7 @@ use crate::fat::sidecar::store::Owner;
 
 use super::KIND;
 use super::inode::{Inode, State};
+use super::metadata::Metadata;
 
 /// Number of entries copied at a time, so that no lock is held while the caller consumes them.
 const BATCH: usize = 64;
@@ -73,14 +74,10 @@ impl Inode {
         let listed = |slot: u32| {
             let entry = contents.entry(slot).filter(|_| !self.is_own_file(contents, slot))?;
             let number = self.number_of(slot, &entry);
-            let kind = match (entry.is_directory(), self.lock_sidecar().as_ref()) {
-                (true, _) => FileKind::Directory,
-                (false, sidecar) => sidecar
-                    .and_then(|sidecar| sidecar.record(Owner::Slot(slot)))
-                    .map(|record| record.protection.kind)
-                    .filter(|&kind| kind != FileKind::Directory)
-                    .unwrap_or(FileKind::Regular),
-            };
+            let sidecar = self.lock_sidecar();
+            let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(Owner::Slot(slot)));
+            let kind = Metadata::kind_of(&entry, record, &self.volume.entry_metadata);
+            drop(sidecar);
             Some(ListedEntry { name: contents.shown_name(slot)?, number, kind, cookie: cookie_of(slot) })
         };
         Ok(contents.slots_from(slot).filter_map(listed).take(BATCH).collect())

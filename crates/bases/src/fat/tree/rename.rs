@@ -123,7 +123,7 @@ impl Inode {
         mode: RenameMode,
     ) -> Result<()> {
         let whiteout = match mode {
-            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace if !self.volume.has_sidecars => {
+            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace if !self.volume.has_metadata() => {
                 return Err(Errno::EINVAL);
             }
             RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
@@ -137,6 +137,9 @@ impl Inode {
         let target: Option<Arc<Inode>>;
         if to.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
+        }
+        if whiteout.is_some() {
+            self.volume.number_owners(caller.uid, caller.gid)?;
         }
         let mut parents = LockedParents::lock((self, name), (to, to_name), mode)?;
         for directory in [&*parents.from, parents.to()] {

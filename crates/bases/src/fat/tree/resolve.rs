@@ -46,7 +46,11 @@ impl Inode {
         let contents = state.contents()?;
         let Some(entry) = contents.entry(slot).filter(|_| !self.is_own_file(contents, slot)) else { return Ok(None) };
         let cluster = first_cluster(&entry, self.volume.storage.geometry().width());
-        if parts.is_of_place(cluster, entry.created) { self.child(&state, slot).map(Some) } else { Ok(None) }
+        if parts.is_of_place(cluster, self.volume.stamp(&entry)) {
+            self.child(&state, slot).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Returns the directory with a first cluster, which is found by its entry `..`. Called on the root directory.
@@ -119,7 +123,7 @@ impl Inode {
         let contents = state.contents()?;
         for slot in contents.slots_from(0).filter(|&slot| !self.is_own_file(contents, slot)) {
             let Some(entry) = contents.entry(slot) else { continue };
-            if parts.is_of(self.number_of(slot, &entry), entry.created) {
+            if parts.is_of(self.number_of(slot, &entry), self.volume.stamp(&entry)) {
                 return self.child(&state, slot).map(Some);
             }
             if entry.is_directory() {

@@ -38,7 +38,7 @@ impl Volume<Inode> {
     /// Collects all changes. Nobody makes any meanwhile: the caller has closed the barrier.
     ///
     /// # Errors
-    /// `EIO`, `ENOMEM`: the changes are not complete then.
+    /// `EIO`, `ENOMEM`: the changes are part of the next snapshot then.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let taken = {
             let mut pending = self.lock_pending();
@@ -47,15 +47,22 @@ impl Volume<Inode> {
         };
         let mut snapshot = Snapshot { grown: taken.grown, frees: taken.frees, ..Snapshot::default() };
         let mut directories = taken.directories;
-        for inode in taken.inodes.values() {
-            inode.store(&mut directories)?;
-        }
         for inode in taken.truncated.into_values() {
             let needed = self.clusters_of(inode.read().size);
             snapshot.truncated.push((inode, needed));
         }
-        for directory in directories.into_values() {
-            directory.collect(&mut snapshot)?;
+        let collected = taken
+            .inodes
+            .values()
+            .try_for_each(|inode| inode.store(&mut directories))
+            .and_then(|()| directories.values().try_for_each(|directory| directory.clone().collect(&mut snapshot)));
+        if let Err(errno) = collected {
+            for inode in taken.inodes.values() {
+                inode.mark_dirty(&mut inode.write());
+            }
+            self.lock_pending().directories.extend(directories);
+            self.take_back(snapshot);
+            return Err(errno);
         }
         let mut clusters = self.lock_clusters();
         let cut_off = clusters.take_cut_off();
@@ -112,7 +119,7 @@ impl Inode {
             let cluster = if is_empty { 0 } else { self.lock_chain().first() };
             let width = self.volume.storage.geometry().width();
             holder_state.contents_mut()?.set_entry(link.slot, |entry| {
-                metadata.store(entry, options);
+                metadata.store(entry, self.volume.coding());
                 entry.set_first_cluster(width, cluster);
                 entry.size = u32::try_from(size).unwrap_or(u32::MAX);
             });

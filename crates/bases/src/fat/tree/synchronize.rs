@@ -102,7 +102,7 @@ impl Volume<Inode> {
         self.syncs_begun.fetch_add(1, Ordering::AcqRel);
         let snapshot = {
             let _barrier = self.close_barrier();
-            self.snapshot().map_err(|errno| self.storage.fail_for_good("changes could not be collected", errno))?
+            self.snapshot().map_err(|errno| self.storage.fail("changes could not be collected", errno))?
         };
         if let Err(errno) = self.write_snapshot(sync, &snapshot) {
             let errno = self.storage.fail("a synchronization failed", errno);

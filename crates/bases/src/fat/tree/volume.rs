@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use vnode::{Errno, InodeNumber, LiveTable, Result, StatFs, Timestamp};
 
-use crate::fat::format::{CodePage, DosDateTime};
+use crate::fat::entry_metadata::EntryMetadata;
+use crate::fat::format::{CodePage, DosDateTime, Entry};
 use crate::fat::journal::Journal;
 use crate::fat::names::NameRules;
 use crate::fat::options::{MetadataMode, Options};
@@ -14,6 +15,7 @@ use crate::fat::volume::allocation::Clusters;
 use crate::fat::volume::data::DataAccess;
 use crate::fat::volume::storage::Storage;
 
+use super::metadata::Metadata;
 use super::numbers::{Numbers, cluster_of};
 use super::pending::{FreedChain, Pending};
 use super::stamps::Stamps;
@@ -46,6 +48,8 @@ pub(crate) struct Volume<I> {
     pub(crate) rules: NameRules,
     /// Unix metadata is in sidecars.
     pub(crate) has_sidecars: bool,
+    /// Unix metadata in entries.
+    pub(crate) entry_metadata: EntryMetadata,
     /// The volume was unmounted before, so that chains end where they should.
     pub(crate) is_trusted: bool,
     /// Serial number, which handles have.
@@ -98,6 +102,7 @@ pub(crate) struct NewVolume {
     pub(crate) is_trusted: bool,
     pub(crate) serial: u32,
     pub(crate) has_sidecars: bool,
+    pub(crate) entry_metadata: EntryMetadata,
     pub(crate) journal: Option<Journal>,
 }
 
@@ -109,6 +114,7 @@ impl<I> Volume<I> {
         Self {
             rules: NameRules { page, translation: new.options.translation },
             has_sidecars: new.has_sidecars,
+            entry_metadata: new.entry_metadata,
             is_trusted: new.is_trusted,
             serial: new.serial,
             clusters: Mutex::new(new.clusters),
@@ -141,7 +147,36 @@ impl<I> Volume<I> {
 
     /// Returns the access to the data of chains.
     pub(crate) fn access(&self) -> DataAccess<'_> {
-        DataAccess { storage: &self.storage, clusters: &self.clusters }
+        DataAccess { storage: &self.storage, clusters: &self.clusters, block: self.options.block }
+    }
+
+    /// Returns whether objects have owners and modes of their own.
+    pub(crate) fn has_metadata(&self) -> bool {
+        self.has_sidecars || self.entry_metadata.is_used()
+    }
+
+    /// Returns what entries have, by the options and by themselves.
+    pub(crate) fn coding(&self) -> (&Options, &EntryMetadata) {
+        (&self.options, &self.entry_metadata)
+    }
+
+    /// Returns the time of creation by which the object of an entry is told from earlier ones; none if entries have none.
+    pub(crate) fn stamp(&self, entry: &Entry) -> DosDateTime {
+        if self.entry_metadata.is_used() { DosDateTime::default() } else { entry.created }
+    }
+
+    /// Rounds times to what the disk has, and forgets what it has not.
+    pub(crate) fn round_times(&self, metadata: &mut Metadata) {
+        if self.has_sidecars {
+            return;
+        }
+        metadata.round_times(&self.options);
+        if self.entry_metadata.is_used() {
+            metadata.created = DosDateTime::default();
+        }
+        if self.entry_metadata.replaces_access_date() {
+            metadata.times.atime = metadata.times.mtime;
+        }
     }
 
     /// Returns the maximum size of the records of a directory in bytes.

@@ -17,6 +17,8 @@ const ZEROS_MAX: u64 = 256 * 1024;
 pub(crate) struct DataAccess<'a> {
     pub(crate) storage: &'a Storage,
     pub(crate) clusters: &'a Mutex<Clusters>,
+    /// Size of reads and writes in bytes, which begin at multiples of it; 0 for those of any size.
+    pub(crate) block: u32,
 }
 
 impl DataAccess<'_> {
@@ -84,7 +86,16 @@ impl DataAccess<'_> {
             chain.find(clusters.table(), self.storage, index, count)?
         };
         let start = self.offset_of(run)?;
-        Ok((start + within, (u64::from(run.count) * cluster_size - within).min(length)))
+        let length = length.min(u64::from(run.count) * cluster_size - within);
+        Ok((start + within, length.min(self.block_end(offset).saturating_sub(offset))))
+    }
+
+    /// Returns where the block ends that has a byte.
+    fn block_end(&self, offset: u64) -> u64 {
+        match u64::from(self.block) {
+            0 => u64::MAX,
+            block => (offset / block + 1) * block,
+        }
     }
 
     fn offset_of(&self, run: Run) -> Result<u64> {

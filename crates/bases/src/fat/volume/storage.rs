@@ -146,21 +146,10 @@ impl Storage {
     /// Makes the volume read-only unless the options have it otherwise, and says so once. Returns the error of the operation that
     /// failed.
     pub(crate) fn fail(&self, what: &str, errno: Errno) -> Errno {
-        if self.continues() {
-            self.report(format_args!("{what} ({errno})"));
-        } else {
-            self.fail_for_good(what, errno);
+        if !self.continues() {
+            self.has_failed.store(true, Ordering::Release);
         }
-        Errno::EIO
-    }
-
-    /// Makes the volume read-only whatever the options say: what is in memory can no longer be stored.
-    pub(crate) fn fail_for_good(&self, what: &str, errno: Errno) -> Errno {
-        self.is_damaged.store(true, Ordering::Release);
-        if !self.has_failed.swap(true, Ordering::AcqRel) {
-            let title = &self.title;
-            tracing::error!("{title}: {what} ({errno}); the volume is read-only from here on; {}", self.remedy());
-        }
+        self.report(format_args!("{what} ({errno})"));
         Errno::EIO
     }
 
