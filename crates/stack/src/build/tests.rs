@@ -264,7 +264,10 @@ fn plain_paths_are_recognised_by_their_contents() {
     );
     // Without a kind of base that recognises it, a file is no directory.
     let plain = build(&parse(disks.directory.path().join("a.img").to_str().unwrap()).unwrap()).err().unwrap();
-    assert!(plain.to_string().contains("is neither a directory, nor a FAT file system, nor an ISO 9660 image;"), "{plain}");
+    assert!(
+        plain.to_string().contains("is neither a directory, nor a FAT file system, nor an ISO 9660 image;"),
+        "{plain}"
+    );
 }
 
 #[test]
