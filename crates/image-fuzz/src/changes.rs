@@ -41,7 +41,7 @@ fn change_directory(directory: &VnodeRef, objects: &[VnodeRef], caller: &Caller,
         4 => drop(directory.rmdir(caller, name)),
         5 => {
             let mode = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange][random.usize(..3)];
-            let to = objects.iter().filter(|object| object.kind() == FileKind::Directory).next_back();
+            let to = objects.iter().rfind(|object| object.kind() == FileKind::Directory);
             let _ = directory.rename(caller, name, to.unwrap_or(directory), other, mode);
         }
         6 => drop(directory.mknod(caller, name, FileKind::Fifo, 0o600, Default::default())),
