@@ -70,6 +70,11 @@ fn without_metadata_it_is_the_same() {
 }
 
 #[test]
+fn metadata_in_entries_is_as_it_was_synchronized() {
+    run(Kind { size: 16 << 20, ..KINDS[1] }, image::in_entries(MetadataMode::Inline));
+}
+
+#[test]
 fn at_every_moment_what_was_synchronized_is_there() {
     let kinds = [
         Kind { size: 1 << 20, sectors_per_cluster: 1, ..KINDS[0] },
@@ -158,7 +163,7 @@ fn record(initial: &MemoryDevice, options: Options, steps: usize, random: &mut R
     let device = Arc::new(RecordingDevice::new(initial));
     let shared: DeviceRef = device.clone();
     let file_system = FatFileSystem::open(shared, "recorded", options.clone()).unwrap();
-    let has_modes = options.metadata == MetadataMode::Sidecar;
+    let has_modes = options.metadata != MetadataMode::None;
     let root = file_system.root();
     let directories = ["", "directory one", "directory one/inner"];
     root.mkdir(&superuser(), name("directory one"), 0o755).unwrap();
@@ -302,7 +307,7 @@ fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context:
     let options = Options { preen: !is_repaired && count % 4 != 0, ..recording.options.clone() };
     let file_system = image::mount(&image, options.clone());
     let root = file_system.root();
-    let has_modes = options.metadata == MetadataMode::Sidecar;
+    let has_modes = options.metadata != MetadataMode::None;
     let found = |path: &str| find_file(&root, path, has_modes);
     assert_files(expected, &found, context);
     // The volume can be used, and what is written now is there afterwards.
