@@ -295,6 +295,21 @@ fn recover(storage: &mut Storage, rules: NameRules, options: &Options) -> std::r
     Ok(false)
 }
 
+/// Completes the changes in the journal of a volume that is not mounted, as mounting it does. A check of a volume that was not unmounted
+/// begins with this: otherwise it sees changes of which only a part is in place. Messages call the volume `title`.
+///
+/// # Errors
+/// [`MountError`]; [`MountError::JournalPending`] on a device that is read-only.
+pub fn complete_journal(device: DeviceRef, title: &str) -> std::result::Result<(), MountError> {
+    let mut sector = [0; BOOT_SECTOR_SIZE];
+    device.read_at(0, &mut sector)?;
+    let geometry = Geometry::new(&BootSector::decode(&sector), device.size())?;
+    let options = Options::default();
+    let storage = Storage::new(device, geometry, title.to_owned(), &options);
+    open_journal(&storage, &mut Table::new(options.memory / 2), NameRules::default())?;
+    Ok(())
+}
+
 /// Returns the inode of the root directory, with its own record.
 fn new_root(volume: &Shared) -> Result<Arc<Inode>> {
     let new = NewInode {
