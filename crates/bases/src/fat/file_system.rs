@@ -54,8 +54,13 @@ const INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// # Limits
 /// Files have up to 4 GiB − 1 byte and no holes: what a program skips is written as zeros. A directory has up to 65,536 slots of 32
-/// bytes, of which a name takes one and more. There are no hard links. Without sidecars (`meta=none`) there are only files and
-/// directories, owners and modes are those of the options, and only permission to write can be taken away, from everybody.
+/// bytes, of which a name takes one and more. There are no hard links. Without metadata (`meta=none`) there are only files and
+/// directories, owners and modes are those of the options, and only permission to write can be taken away, from everybody. Only sidecars
+/// have extended attributes, ACLs and times that are more exact than those of FAT.
+///
+/// # Damage
+/// A volume that was not unmounted is repaired where nothing can be lost by it. If more is left to repair, if damage is found later, or if
+/// a write fails, it can only be read, unless the options say otherwise.
 pub struct FatFileSystem {
     root: Arc<Inode>,
     volume: Shared,
