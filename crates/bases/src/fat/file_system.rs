@@ -54,8 +54,13 @@ const INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// # Limits
 /// Files have up to 4 GiB − 1 byte and no holes: what a program skips is written as zeros. A directory has up to 65,536 slots of 32
-/// bytes, of which a name takes one and more. There are no hard links. Without sidecars (`meta=none`) there are only files and
-/// directories, owners and modes are those of the options, and only permission to write can be taken away, from everybody.
+/// bytes, of which a name takes one and more. There are no hard links. Without metadata (`meta=none`) there are only files and
+/// directories, owners and modes are those of the options, and only permission to write can be taken away, from everybody. Only sidecars
+/// have extended attributes, ACLs and times that are more exact than those of FAT.
+///
+/// # Damage
+/// A volume that was not unmounted is repaired where nothing can be lost by it. If more is left to repair, if damage is found later, or if
+/// a write fails, it can only be read, unless the options say otherwise.
 pub struct FatFileSystem {
     root: Arc<Inode>,
     volume: Shared,
@@ -293,6 +298,21 @@ fn recover(storage: &mut Storage, rules: NameRules, options: &Options) -> std::r
         tracing::error!("{title}: the volume was not unmounted, and {left}; {}", storage.remedy());
     }
     Ok(false)
+}
+
+/// Completes the changes in the journal of a volume that is not mounted, as mounting it does. A check of a volume that was not unmounted
+/// begins with this: otherwise it sees changes of which only a part is in place. Messages call the volume `title`.
+///
+/// # Errors
+/// [`MountError`]; [`MountError::JournalPending`] on a device that is read-only.
+pub fn complete_journal(device: DeviceRef, title: &str) -> std::result::Result<(), MountError> {
+    let mut sector = [0; BOOT_SECTOR_SIZE];
+    device.read_at(0, &mut sector)?;
+    let geometry = Geometry::new(&BootSector::decode(&sector), device.size())?;
+    let options = Options::default();
+    let storage = Storage::new(device, geometry, title.to_owned(), &options);
+    open_journal(&storage, &mut Table::new(options.memory / 2), NameRules::default())?;
+    Ok(())
 }
 
 /// Returns the inode of the root directory, with its own record.

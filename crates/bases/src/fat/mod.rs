@@ -18,7 +18,7 @@ pub mod tools;
 mod tree;
 mod volume;
 
-pub use file_system::{FatFileSystem, MountError};
+pub use file_system::{FatFileSystem, MountError, complete_journal};
 pub use names::Translation;
 pub use options::{ErrorPolicy, MetadataMode, MirrorMode, Options, OptionsError};
 pub use recognition::is_file_system;

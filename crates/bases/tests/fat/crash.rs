@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use plyfs_bases::device::{DeviceRef, Fate, MemoryDevice, RecordingDevice};
 use plyfs_bases::fat::tools::fsck::FsckMode;
-use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options};
+use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options, complete_journal};
 use vnode::{FileSystem, RenameMode, SetAttributes, VnodeRef};
 
 use crate::image::{self, KINDS, Kind, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
@@ -67,6 +67,11 @@ fn fat32_keeps_what_was_synchronized() {
 #[test]
 fn without_metadata_it_is_the_same() {
     run(Kind { size: 34 << 20, ..KINDS[2] }, without_sidecars());
+}
+
+#[test]
+fn metadata_in_entries_is_as_it_was_synchronized() {
+    run(Kind { size: 16 << 20, ..KINDS[1] }, image::in_entries(MetadataMode::Inline));
 }
 
 #[test]
@@ -159,7 +164,7 @@ fn record(initial: &MemoryDevice, options: Options, steps: usize, random: &mut R
     let device = Arc::new(RecordingDevice::new(initial));
     let shared: DeviceRef = device.clone();
     let file_system = FatFileSystem::open(shared, "recorded", options.clone()).unwrap();
-    let has_modes = options.metadata == MetadataMode::Sidecar;
+    let has_modes = options.metadata != MetadataMode::None;
     let root = file_system.root();
     let directories = ["", "directory one", "directory one/inner"];
     root.mkdir(&superuser(), name("directory one"), 0o755).unwrap();
@@ -296,9 +301,24 @@ fn find_file(root: &VnodeRef, path: &str, has_modes: bool) -> Option<File> {
     Some((get(root, path).ok()?, has_modes.then_some(mode)))
 }
 
+/// Checks that the tools alone repair what a power failure left.
+fn check_tools(recording: &Recording, expected: &Expected, image: &MemoryDevice, context: &str) {
+    let device = Arc::new(MemoryDevice::clone(image));
+    complete_journal(device.clone(), "test").unwrap();
+    let (repaired, report) = image::own_report(&device, FsckMode::Preen);
+    assert_eq!(report.unrepaired(), 0, "{context}: {report}");
+    let file_system = image::mount(&Arc::new(repaired), recording.options.clone());
+    let root = file_system.root();
+    let has_modes = recording.options.metadata != MetadataMode::None;
+    assert_files(expected, &|path| find_file(&root, path, has_modes), &format!("{context}, preened"));
+}
+
 /// Mounts what a power failure after `count` events left, and compares it with what was synchronized before.
 fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context: &str, is_repaired: bool) {
     let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { return };
+    if count % 8 == 1 {
+        check_tools(recording, expected, &image, context);
+    }
     // Either the volume is checked when it is mounted, or only afterwards.
     let options = Options { preen: !is_repaired && count % 4 != 0, ..recording.options.clone() };
     // As the power failure left it, with the journal completed. fsck.fat follows chains beyond the size of their file, so what is
@@ -307,7 +327,7 @@ fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context:
     drop(image::mount(&left, Options { preen: false, ..recording.options.clone() }));
     let file_system = image::mount(&image, options.clone());
     let root = file_system.root();
-    let has_modes = options.metadata == MetadataMode::Sidecar;
+    let has_modes = options.metadata != MetadataMode::None;
     let found = |path: &str| find_file(&root, path, has_modes);
     assert_files(expected, &found, context);
     // The volume can be used, and what is written now is there afterwards.

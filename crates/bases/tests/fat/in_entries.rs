@@ -176,6 +176,27 @@ fn other_systems_take_metadata_away_and_never_give_it_to_another_file() {
 }
 
 #[test]
+fn mtools_keep_inline_metadata_of_renamed_files() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, in_entries(MetadataMode::Inline));
+    let file = put(&file_system.root(), "a long name", b"text").unwrap();
+    chown(&file, 7, 8).unwrap();
+    chmod(&file, 0o640).unwrap();
+    drop((file, file_system));
+    let image_file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(image_file.path(), device.contents()).unwrap();
+    let mut command = std::process::Command::new("mren");
+    match command.arg("-i").arg(image_file.path()).args(["::a long name", "::another name"]).output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => return println!("skipped: mren: {error}"),
+    }
+    let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(image_file.path()).unwrap()));
+    let file_system = image::mount(&device, in_entries(MetadataMode::Auto));
+    let found = shown(&file_system.root(), "another name");
+    assert_eq!((found.1, found.2, found.3), (0o640, 7, 8));
+}
+
+#[test]
 fn times_are_those_of_fat() {
     for mode in MODES {
         let Some(device) = device() else { return };
