@@ -66,7 +66,7 @@ pub struct FatFileSystem {
     volume: Shared,
     details: String,
     claimed: ClaimFlag,
-    stop: Arc<Stop>,
+    stop: Arc<StopFlag>,
 }
 
 /// The reason why a file system cannot be mounted.
@@ -162,7 +162,7 @@ impl FatFileSystem {
     fn start(volume: Shared, details: String) -> Result<Self> {
         let root = new_root(&volume)?;
         let _ = volume.root.set(Arc::downgrade(&root));
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopFlag::default());
         let (weak, thread_stop) = (Arc::downgrade(&volume), stop.clone());
         let first_change = move || synchronize_periodically(weak, thread_stop);
         *volume.first_change.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first_change));
@@ -407,12 +407,12 @@ fn open_journal(
 
 /// Ends periodic synchronization.
 #[derive(Default)]
-struct Stop {
+struct StopFlag {
     is_stopped: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Stop {
+impl StopFlag {
     fn stop(&self) {
         *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
@@ -427,7 +427,7 @@ impl Stop {
 }
 
 /// Starts the thread that synchronizes the volume from time to time, as long as it is mounted.
-fn synchronize_periodically(volume: Weak<Volume<Inode>>, stop: Arc<Stop>) {
+fn synchronize_periodically(volume: Weak<Volume<Inode>>, stop: Arc<StopFlag>) {
     let run = move || {
         while stop.wait() {
             let Some(volume) = volume.upgrade() else { return };

@@ -9,7 +9,7 @@ use crate::device::DeviceRef;
 use super::format::CodePage;
 use super::options::{MetadataMode, Options};
 use super::tools::ToolError;
-use super::tools::fsck::{Answer, FsckMode, FsckOptions, FsckReport, LostChains, fsck};
+use super::tools::fsck::{FsckMode, FsckOptions, FsckReport, LostChains, RepairChoice, fsck};
 
 /// Memory of a check for each cluster, in bits.
 const BITS_PER_CLUSTER: u64 = 4;
@@ -48,7 +48,7 @@ pub(crate) fn preen(device: DeviceRef, clusters: u32, options: &Options) -> Pree
         offset_minutes: options.time_offset_minutes,
         ..FsckOptions::default()
     };
-    match fsck(device, &check, &mut |_| Answer::Leave, &mut |_| {}) {
+    match fsck(device, &check, &mut |_| RepairChoice::Leave, &mut |_| {}) {
         Ok(report) if report.unrepaired() == 0 => Preened::Sound(report.found()),
         Ok(report) => Preened::Left(LeftProblems::of(&report)),
         Err(error) => Preened::Failed(error),

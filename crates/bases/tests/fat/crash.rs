@@ -320,7 +320,7 @@ fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context:
         check_tools(recording, expected, &image, context);
     }
     // Either the volume is checked when it is mounted, or only afterwards.
-    let options = Options { preen: !is_repaired && count % 4 != 0, ..recording.options.clone() };
+    let options = Options { preen: !is_repaired && !count.is_multiple_of(4), ..recording.options.clone() };
     // As the power failure left it, with the journal completed. fsck.fat follows chains beyond the size of their file, so what is
     // written to a volume that is used unchecked may be in its way.
     let left = Arc::new(MemoryDevice::clone(&image));

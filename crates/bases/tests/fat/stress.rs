@@ -42,7 +42,7 @@ impl User {
 
     fn name(&mut self) -> String {
         let number = self.random.usize(0..NAMES);
-        if number % 2 == 0 { format!("n{number}") } else { format!("A longer name, of number {number}") }
+        if number.is_multiple_of(2) { format!("n{number}") } else { format!("A longer name, of number {number}") }
     }
 
     /// Returns a directory, which may not exist any more when it is used.

@@ -6,7 +6,7 @@ use crate::image::{WIDTHS, pattern};
 use crate::repairs::{assert_repaired, assert_sound, check, codes, preen, repair_freeing, repair_with};
 use crate::sample::Sample;
 
-use plyfs_bases::fat::tools::fsck::Answer;
+use plyfs_bases::fat::tools::fsck::RepairChoice;
 
 #[test]
 fn a_loop_is_cut() {
@@ -42,7 +42,7 @@ fn a_loop_stays_if_the_answer_is_so() {
         let mut asked = Vec::new();
         let report = repair_with(sample.image.device(), &mut |question| {
             asked.push((question.path.clone(), question.problem.code()));
-            Answer::Leave
+            RepairChoice::Leave
         });
         assert_eq!(asked, [("/A.TXT".to_owned(), "chain-loop")]);
         let json = report.to_json();

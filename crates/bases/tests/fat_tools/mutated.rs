@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use plyfs_bases::device::MemoryDevice;
 use plyfs_bases::fat::format::{CodePage, FatWidth};
-use plyfs_bases::fat::tools::fsck::{Answer, FsckMode, FsckOptions, LostChains, Repair, fsck};
+use plyfs_bases::fat::tools::fsck::{FsckMode, FsckOptions, LostChains, Repair, RepairChoice, fsck};
 use plyfs_bases::fat::tools::tune::{TuneOptions, estimate, tune};
 use plyfs_bases::fat::tools::{
     BadsectOptions, ToolError, badsect, dump_boot, dump_chain, dump_directory, dump_info, dump_table, show_label,
@@ -126,7 +126,7 @@ fn damaged_file_systems_are_repaired() {
 }
 
 fn repair_randomly(device: &Arc<MemoryDevice>, random: &mut Rng, context: &str) {
-    let first = fsck(device.clone(), &FsckOptions::default(), &mut |_| Answer::Leave, &mut |_| ()).unwrap();
+    let first = fsck(device.clone(), &FsckOptions::default(), &mut |_| RepairChoice::Leave, &mut |_| ()).unwrap();
     let options = FsckOptions { mode: FsckMode::Preen, ..FsckOptions::default() };
     let is_preened = random.bool();
     if is_preened {
@@ -134,8 +134,8 @@ fn repair_randomly(device: &Arc<MemoryDevice>, random: &mut Rng, context: &str) 
     }
     let options = FsckOptions { mode: FsckMode::Repair, ..options };
     let mut answer = |question: &plyfs_bases::fat::tools::fsck::Question| {
-        let possible: Vec<Answer> =
-            question.answers.iter().copied().filter(|&answer| answer != Answer::Leave).collect();
+        let possible: Vec<RepairChoice> =
+            question.answers.iter().copied().filter(|&answer| answer != RepairChoice::Leave).collect();
         possible[random.usize(..possible.len())]
     };
     let repaired = fsck(device.clone(), &options, &mut answer, &mut |_| ()).unwrap();

@@ -1,7 +1,9 @@
 //! Checks and repairs of images, and what is expected of them.
 
 use plyfs_bases::device::DeviceRef;
-use plyfs_bases::fat::tools::fsck::{Answer, FsckMode, FsckOptions, FsckReport, LostChains, Question, Repair, fsck};
+use plyfs_bases::fat::tools::fsck::{
+    FsckMode, FsckOptions, FsckReport, LostChains, Question, Repair, RepairChoice, fsck,
+};
 
 use crate::external;
 use crate::image::Image;
@@ -18,7 +20,7 @@ pub(crate) fn preen(device: DeviceRef) -> FsckReport {
 }
 
 /// Repairs everything with these answers.
-pub(crate) fn repair_with(device: DeviceRef, answer: &mut dyn FnMut(&Question) -> Answer) -> FsckReport {
+pub(crate) fn repair_with(device: DeviceRef, answer: &mut dyn FnMut(&Question) -> RepairChoice) -> FsckReport {
     let options = FsckOptions { mode: FsckMode::Repair, ..FsckOptions::default() };
     fsck(device, &options, answer, &mut |_| ()).unwrap()
 }

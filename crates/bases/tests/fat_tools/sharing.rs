@@ -1,7 +1,7 @@
 //! Chains that run into others, and the answers about them.
 
 use plyfs_bases::fat::format::{FatWidth, Link};
-use plyfs_bases::fat::tools::fsck::{Answer, Question};
+use plyfs_bases::fat::tools::fsck::{Question, RepairChoice};
 
 use crate::image::{WIDTHS, pattern};
 use crate::repairs::{assert_repaired, assert_sound, codes, preen, repair_with};
@@ -39,7 +39,7 @@ fn shared_clusters_are_copied() {
 fn either_chain_is_cut() {
     for width in WIDTHS {
         let sample = shared(width);
-        repair_with(sample.image.device(), &mut |_| Answer::CutThis);
+        repair_with(sample.image.device(), &mut |_| RepairChoice::CutThis);
         assert_sound(&sample.image, "cut this");
         let tree = sample.image.tree();
         assert_eq!((&tree["/A.TXT"], &tree["/DIR/B.BIN"]), (&pattern(1, 3000), &pattern(3, 512)));
@@ -48,7 +48,7 @@ fn either_chain_is_cut() {
         let mut questions: Vec<Question> = Vec::new();
         repair_with(sample.image.device(), &mut |question| {
             questions.push(question.clone());
-            Answer::CutOther
+            RepairChoice::CutOther
         });
         assert_eq!(questions.len(), 1);
         assert_eq!((questions[0].path.as_str(), questions[0].other.as_deref()), ("/DIR/B.BIN", Some("/A.TXT")));
@@ -70,10 +70,10 @@ fn chains_stay_as_they_are_without_an_answer() {
         assert_eq!(codes(&report), ["chain-beyond-size", "cross-link"]);
         assert_eq!(report.unrepaired(), 2, "{report}");
         assert_eq!(sample.image.tree(), before);
-        let report = repair_with(sample.image.device(), &mut |_| Answer::Leave);
+        let report = repair_with(sample.image.device(), &mut |_| RepairChoice::Leave);
         assert_eq!(report.unrepaired(), 2, "{report}");
         assert_eq!(sample.image.tree(), before);
-        repair_with(sample.image.device(), &mut |_| Answer::Copy);
+        repair_with(sample.image.device(), &mut |_| RepairChoice::Copy);
         assert_sound(&sample.image, "copied at last");
         assert_eq!(sample.image.tree()["/DIR/B.BIN"], b_contents());
     }
@@ -109,8 +109,8 @@ fn two_entries_of_one_directory_become_one() {
         let tree = sample.image.tree();
         assert!(tree.contains_key("/TARGET/sub directory/C.DAT") && !tree.contains_key("/DIR/sub directory"));
         let report = repair_with(other.device(), &mut |question| {
-            assert!(!question.answers.contains(&Answer::Copy));
-            Answer::CutThis
+            assert!(!question.answers.contains(&RepairChoice::Copy));
+            RepairChoice::CutThis
         });
         assert_eq!(report.unrepaired(), 0, "{report}");
         assert_sound(&other, "earlier directory");

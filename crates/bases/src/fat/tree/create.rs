@@ -21,7 +21,7 @@ use super::file::open_new_file;
 use super::handles::handle_of;
 use super::inode::{Inode, Link, NewInode, State};
 use super::metadata::{Metadata, created_mode};
-use super::numbers::Place;
+use super::numbers::EntryLocation;
 
 /// What a new object is.
 pub(crate) struct NewObject<'a> {
@@ -101,7 +101,7 @@ impl Inode {
         state.check_creation(self, caller)?;
         let new = NewObject::file(how.mode);
         let unnamed = self.make(&state, caller, &new)?;
-        let place = Place { directory: 0, slot: 0 };
+        let place = EntryLocation { directory: 0, slot: 0 };
         let handle = handle_of(&self.volume, unnamed.number, place, unnamed.metadata.created);
         let Unnamed { metadata, chain, size, number } = unnamed;
         let inode = Inode::new(&self.volume, NewInode { number, handle, metadata, link: None, chain, size });

@@ -4,7 +4,7 @@ use vnode::{Handle, InodeNumber};
 
 use crate::fat::format::DosDateTime;
 
-use super::numbers::{Place, ROOT_NUMBER, cluster_of};
+use super::numbers::{EntryLocation, ROOT_NUMBER, cluster_of};
 use super::volume::Volume;
 
 const VERSION: u8 = 1;
@@ -16,7 +16,7 @@ pub(crate) struct HandleParts {
     pub(crate) serial: u32,
     pub(crate) number: InodeNumber,
     /// Where the entry was when the handle was made.
-    pub(crate) place: Place,
+    pub(crate) place: EntryLocation,
     pub(crate) created: DosDateTime,
 }
 
@@ -44,7 +44,7 @@ impl HandleParts {
         (bytes[0] == VERSION).then(|| Self {
             serial: u32_at(1),
             number: InodeNumber::new(number),
-            place: Place { directory: u32_at(13), slot: u32_at(17) },
+            place: EntryLocation { directory: u32_at(13), slot: u32_at(17) },
             created: DosDateTime { date: u16_at(21), time: u16_at(23), hundredths: bytes[25] },
         })
     }
@@ -63,13 +63,18 @@ impl HandleParts {
 }
 
 /// Returns the handle of a new inode.
-pub(crate) fn handle_of<I>(volume: &Volume<I>, number: InodeNumber, place: Place, created: DosDateTime) -> Handle {
+pub(crate) fn handle_of<I>(
+    volume: &Volume<I>,
+    number: InodeNumber,
+    place: EntryLocation,
+    created: DosDateTime,
+) -> Handle {
     HandleParts { serial: volume.serial, number, place, created }.encode()
 }
 
 /// Returns the handle of the root directory.
 pub(crate) fn root_handle(serial: u32) -> Handle {
-    let place = Place { directory: 0, slot: 0 };
+    let place = EntryLocation { directory: 0, slot: 0 };
     HandleParts { serial, number: ROOT_NUMBER, place, created: DosDateTime::default() }.encode()
 }
 
@@ -80,7 +85,7 @@ mod tests {
     #[test]
     fn handles_have_their_parts() {
         let created = DosDateTime { date: 1000, time: 2000, hundredths: 30 };
-        let place = Place { directory: u32::MAX, slot: 65_535 };
+        let place = EntryLocation { directory: u32::MAX, slot: 65_535 };
         let parts = HandleParts { serial: 0x1234_5678, number: InodeNumber::new(u64::MAX), place, created };
         assert_eq!(HandleParts::decode(&parts.encode()), Some(parts));
         assert_eq!(HandleParts::decode(&Handle::new(&[0; SIZE]).unwrap()), None);

@@ -13,7 +13,7 @@ use crate::unix::permissions;
 
 use super::KIND;
 use super::metadata::Metadata;
-use super::numbers::{Place, ROOT_NUMBER};
+use super::numbers::{EntryLocation, ROOT_NUMBER};
 use super::volume::Volume;
 
 /// The volume of these inodes.
@@ -197,12 +197,12 @@ impl Inode {
     }
 
     /// Returns the place of an entry in this directory.
-    pub(crate) fn place(&self, slot: u32) -> Place {
+    pub(crate) fn place(&self, slot: u32) -> EntryLocation {
         let directory = match self.volume.storage.geometry().root_region() {
             Some(_) if self.is_root() => 0,
             _ => self.lock_chain().first(),
         };
-        Place { directory, slot }
+        EntryLocation { directory, slot }
     }
 
     /// Returns the first cluster that an entry `..` has for this directory.

@@ -15,14 +15,14 @@ const OTHERS: u64 = 1 << 56;
 /// Bits of a slot in the number of a place.
 const SLOT_BITS: u32 = 17;
 
-/// Place of an entry: the first cluster of its directory, 0 for a root directory outside of the clusters, and its slot there.
+/// EntryLocation of an entry: the first cluster of its directory, 0 for a root directory outside of the clusters, and its slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct EntryLocation {
     pub(crate) directory: u32,
     pub(crate) slot: u32,
 }
 
-impl Place {
+impl EntryLocation {
     /// Returns the number that the object of an entry in this place has by default.
     pub(crate) fn default_number(self, first_cluster: u32) -> InodeNumber {
         InodeNumber::new(match first_cluster {
@@ -92,7 +92,7 @@ mod tests {
     fn an_object_keeps_its_number_when_its_entry_changes() {
         let mut numbers = Numbers::default();
         let number = InodeNumber::new(7);
-        let places = [3, 4].map(|slot| Place { directory: 5, slot }.default_number(0));
+        let places = [3, 4].map(|slot| EntryLocation { directory: 5, slot }.default_number(0));
         numbers.rebind(number, None, Some(places[0]));
         assert_eq!((numbers.number(places[0]), numbers.is_taken(number)), (number, true));
         numbers.rebind(number, Some(places[0]), Some(places[1]));

@@ -2,7 +2,7 @@
 
 use bases::device::Access;
 use bases::fat::tools::Progress;
-use bases::fat::tools::fsck::{Answer, FsckMode, FsckOptions, FsckReport, LostChains, Question, fsck};
+use bases::fat::tools::fsck::{FsckMode, FsckOptions, FsckReport, LostChains, Question, RepairChoice, fsck};
 use clap::{Args, ValueEnum};
 use layers::command::{CommandHost, Exit, Failure, Outcome};
 
@@ -81,7 +81,7 @@ fn check(image: &Image, arguments: &FsckArguments, host: &dyn CommandHost) -> Ou
         bar.hide();
         if arguments.yes { question.suggested } else { question::ask(question, host) }
     };
-    let answer: &mut dyn FnMut(&Question) -> Answer = answer;
+    let answer: &mut dyn FnMut(&Question) -> RepairChoice = answer;
     let progress = &mut |step: Progress| bar.show(&step.phase.to_string(), step.done, step.total);
     fsck(image.device.clone(), &options, answer, progress)
         .map_err(|error| failure::of_tool("check", &image.name, &error))

@@ -6,7 +6,7 @@ use super::context::SuspendedAbove;
 use super::options::{FsckMode, FsckOptions};
 use super::owner::{Owner, SharedChain};
 use super::problem::{Problem, RepairKind};
-use super::question::{Answer, AnswerCallback, Question};
+use super::question::{Question, RepairChoice, RepairChoiceCallback};
 use super::report::{Finding, FsckReport, Repair};
 use super::saved::SavedDirectory;
 use crate::fat::format::{ENTRY_SIZE, Entry, EntrySlot, Label, Link, ShortName, VolumeFlags};
@@ -65,7 +65,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) root_label: Option<Label>,
     /// Reports progress.
     pub(crate) progress: ProgressCallback<'a>,
-    answer: AnswerCallback<'a>,
+    answer: RepairChoiceCallback<'a>,
     is_writing: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Checker<'a> {
         volume: Volume,
         report: FsckReport,
         options: &'a FsckOptions,
-        answer: AnswerCallback<'a>,
+        answer: RepairChoiceCallback<'a>,
         progress: ProgressCallback<'a>,
     ) -> Self {
         let map = || ClusterMap::new(&volume.geometry);
@@ -156,13 +156,13 @@ impl<'a> Checker<'a> {
         &mut self,
         question: Question,
         clusters: Vec<Run>,
-        repair: &mut dyn FnMut(&mut Self, Answer) -> Result<(), ToolError>,
-    ) -> Result<Option<Answer>, ToolError> {
+        repair: &mut dyn FnMut(&mut Self, RepairChoice) -> Result<(), ToolError>,
+    ) -> Result<Option<RepairChoice>, ToolError> {
         let (result, answer) = match self.options.mode {
             FsckMode::Check => (Repair::Possible, None),
             FsckMode::Preen => (Repair::Left, None),
             FsckMode::Repair => match (self.answer)(&question) {
-                answer if answer == Answer::Leave || !question.answers.contains(&answer) => (Repair::Left, None),
+                answer if answer == RepairChoice::Leave || !question.answers.contains(&answer) => (Repair::Left, None),
                 answer => (self.attempt(&mut |checker| repair(checker, answer))?, Some(answer)),
             },
         };

@@ -4,7 +4,7 @@ use super::checker::Checker;
 use super::options::FsckMode;
 use super::owner::{Owner, SharedChain};
 use super::problem::Problem;
-use super::question::{Answer, Question};
+use super::question::{Question, RepairChoice};
 use super::report::Repair;
 use crate::fat::format::Link;
 use crate::fat::tools::chain::{ChainEnd, Run};
@@ -22,12 +22,12 @@ struct Claim {
     last: u32,
     /// The cluster in which the data ends.
     data_end: u32,
-    stop: Stop,
+    stop: ClaimEnd,
 }
 
 /// The reason why a chain is not followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+enum ClaimEnd {
     /// It ends there.
     End(ChainEnd),
     /// It leads back to this cluster of its own.
@@ -45,11 +45,11 @@ impl Checker<'_> {
         }
         let needed = owner.needed(self.volume.geometry.cluster_size());
         let claim = self.claim(owner.start, needed)?;
-        if claim.clusters == 0 && matches!(claim.stop, Stop::End(_)) {
+        if claim.clusters == 0 && matches!(claim.stop, ClaimEnd::End(_)) {
             return self.check_start(owner, claim.stop);
         }
         let own_clusters = claim.clusters.min(needed);
-        if let Stop::Other(cluster) = claim.stop
+        if let ClaimEnd::Other(cluster) = claim.stop
             && claim.clusters < needed
         {
             self.remember_shared(SharedChain { owner: owner.clone(), own_clusters, cluster });
@@ -62,7 +62,7 @@ impl Checker<'_> {
         if claim.clusters < needed && ends {
             self.check_short(owner, &claim)?;
         }
-        if claim.clusters > needed || matches!(claim.stop, Stop::Other(_)) {
+        if claim.clusters > needed || matches!(claim.stop, ClaimEnd::Other(_)) {
             self.check_long(owner, needed, &claim)?;
         }
         Ok((own_clusters, ends))
@@ -70,17 +70,20 @@ impl Checker<'_> {
 
     /// Follows a chain; the first `needed` clusters are claimed, and the others are excess.
     fn claim(&mut self, start: u32, needed: u32) -> Result<Claim, ToolError> {
-        let mut claim = Claim { clusters: 0, last: 0, data_end: 0, stop: Stop::End(ChainEnd::Marked) };
+        let mut claim = Claim { clusters: 0, last: 0, data_end: 0, stop: ClaimEnd::End(ChainEnd::Marked) };
         let mut link = Link::Next(start);
         loop {
             let cluster = match self.volume.follow(link)? {
                 Ok(cluster) => cluster,
-                Err(end) => return Ok(Claim { stop: Stop::End(end), ..claim }),
+                Err(end) => return Ok(Claim { stop: ClaimEnd::End(end), ..claim }),
             };
             let is_excess = claim.clusters >= needed;
             if self.used.contains(cluster) || is_excess && self.excess.contains(cluster) {
                 let is_own = self.is_among(start, claim.clusters, cluster)?;
-                return Ok(Claim { stop: if is_own { Stop::Own(cluster) } else { Stop::Other(cluster) }, ..claim });
+                return Ok(Claim {
+                    stop: if is_own { ClaimEnd::Own(cluster) } else { ClaimEnd::Other(cluster) },
+                    ..claim
+                });
             }
             if is_excess {
                 self.excess.insert(cluster);
@@ -132,8 +135,8 @@ impl Checker<'_> {
     }
 
     /// Reports a first cluster that cannot be one.
-    fn check_start(&mut self, owner: &Owner, stop: Stop) -> Result<(u32, bool), ToolError> {
-        let Stop::End(end) = stop else { return Ok((0, false)) };
+    fn check_start(&mut self, owner: &Owner, stop: ClaimEnd) -> Result<(u32, bool), ToolError> {
+        let ClaimEnd::End(end) = stop else { return Ok((0, false)) };
         if owner.position.is_some() {
             let repair = &mut |checker: &mut Self| checker.remove_reference(owner);
             self.found(Problem::StartInvalid(end), Some(&owner.path), Vec::new(), repair)?;
@@ -150,11 +153,11 @@ impl Checker<'_> {
         let last = claim.last;
         let clusters = vec![Run { first: last, length: 1 }];
         let problem = match claim.stop {
-            Stop::End(ChainEnd::Missing(next)) => Problem::LinkMissing(next),
-            Stop::End(ChainEnd::Free(next)) => Problem::LinkFree(next),
-            Stop::End(ChainEnd::Bad(next)) => Problem::LinkBad(next),
-            Stop::Own(cluster) => return self.check_loop(owner, last, cluster),
-            Stop::End(ChainEnd::Marked | ChainEnd::Endless) | Stop::Other(_) => return Ok(true),
+            ClaimEnd::End(ChainEnd::Missing(next)) => Problem::LinkMissing(next),
+            ClaimEnd::End(ChainEnd::Free(next)) => Problem::LinkFree(next),
+            ClaimEnd::End(ChainEnd::Bad(next)) => Problem::LinkBad(next),
+            ClaimEnd::Own(cluster) => return self.check_loop(owner, last, cluster),
+            ClaimEnd::End(ChainEnd::Marked | ChainEnd::Endless) | ClaimEnd::Other(_) => return Ok(true),
         };
         let repair = &mut |checker: &mut Self| checker.end_chain(last);
         let is_repaired = self.found(problem, Some(&owner.path), clusters, repair)?;
@@ -166,8 +169,8 @@ impl Checker<'_> {
             problem: Problem::ChainLoop(cluster),
             path: owner.path.clone(),
             other: None,
-            answers: vec![Answer::CutThis, Answer::Leave],
-            suggested: Answer::CutThis,
+            answers: vec![RepairChoice::CutThis, RepairChoice::Leave],
+            suggested: RepairChoice::CutThis,
         };
         let repair = &mut |checker: &mut Self, _| checker.end_chain(last);
         let answer = self.asked(question, vec![Run { first: last, length: 1 }], repair)?;

@@ -29,7 +29,7 @@ mod walk;
 
 pub use options::{FsckMode, FsckOptions, LostChains};
 pub use problem::{Problem, RepairKind};
-pub use question::{Answer, AnswerCallback, Question};
+pub use question::{Question, RepairChoice, RepairChoiceCallback};
 pub use report::{Finding, FindingCount, FsckReport, Repair};
 
 use super::error::ToolError;
@@ -52,7 +52,7 @@ const FAILURES_MAX: u32 = 2;
 pub fn fsck(
     device: DeviceRef,
     options: &FsckOptions,
-    answer: AnswerCallback<'_>,
+    answer: RepairChoiceCallback<'_>,
     progress: ProgressCallback<'_>,
 ) -> Result<FsckReport, ToolError> {
     let mut report = FsckReport::default();

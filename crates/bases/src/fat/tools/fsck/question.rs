@@ -11,15 +11,15 @@ pub struct Question {
     pub path: String,
     /// Path of the file or directory that its chain runs into, if it is another one.
     pub other: Option<String>,
-    /// The answers that are possible here. [`Answer::Leave`] always is.
-    pub answers: Vec<Answer>,
+    /// The answers that are possible here. [`RepairChoice::Leave`] always is.
+    pub answers: Vec<RepairChoice>,
     /// The answer that loses the least.
-    pub suggested: Answer,
+    pub suggested: RepairChoice,
 }
 
 /// An answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RepairChoice {
     /// Changes nothing.
     Leave,
     /// Ends the chain before it runs into itself or into the other one: [`Question::path`] loses the rest.
@@ -30,7 +30,7 @@ pub enum Answer {
     Copy,
 }
 
-impl Answer {
+impl RepairChoice {
     /// Returns the word for this answer.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,4 +43,4 @@ impl Answer {
 }
 
 /// Answers questions.
-pub type AnswerCallback<'a> = &'a mut dyn FnMut(&Question) -> Answer;
+pub type RepairChoiceCallback<'a> = &'a mut dyn FnMut(&Question) -> RepairChoice;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::checker::Checker;
 use super::owner::{Owner, SharedChain};
 use super::problem::Problem;
-use super::question::{Answer, Question};
+use super::question::{Question, RepairChoice};
 use crate::fat::format::{ENTRY_SIZE, Link};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
@@ -32,7 +32,7 @@ impl Checker<'_> {
         for shared in shared {
             let other = owners.get(&shared.cluster).filter(|(other, _)| other.position != shared.owner.position);
             match self.check_one_shared(&shared, other, &mut free)? {
-                Some(Answer::CutOther) => return Ok(true),
+                Some(RepairChoice::CutOther) => return Ok(true),
                 Some(_) => changes += 1,
                 None => is_left = true,
             }
@@ -95,18 +95,18 @@ impl Checker<'_> {
         shared: &SharedChain,
         other: Option<&FirstOwner>,
         free: &mut u32,
-    ) -> Result<Option<Answer>, ToolError> {
+    ) -> Result<Option<RepairChoice>, ToolError> {
         let owner = &shared.owner;
         let missing = owner.needed(self.volume.geometry.cluster_size()).saturating_sub(shared.own_clusters);
         let can_copy = !owner.is_directory && missing <= *free;
         let can_cut_other = other.is_some_and(|(other, _)| other.position.is_some());
-        let mut answers = vec![Answer::CutThis, Answer::Leave];
-        answers.extend(can_cut_other.then_some(Answer::CutOther));
-        answers.extend(can_copy.then_some(Answer::Copy));
+        let mut answers = vec![RepairChoice::CutThis, RepairChoice::Leave];
+        answers.extend(can_cut_other.then_some(RepairChoice::CutOther));
+        answers.extend(can_copy.then_some(RepairChoice::Copy));
         let suggested = match other {
-            _ if can_copy => Answer::Copy,
-            Some((other, 0)) if can_cut_other && self.belongs_here(shared, other)? => Answer::CutOther,
-            _ => Answer::CutThis,
+            _ if can_copy => RepairChoice::Copy,
+            Some((other, 0)) if can_cut_other && self.belongs_here(shared, other)? => RepairChoice::CutOther,
+            _ => RepairChoice::CutThis,
         };
         let question = Question {
             problem: Problem::CrossLink(shared.cluster, other.map(|(other, _)| other.path.clone())),
@@ -117,12 +117,12 @@ impl Checker<'_> {
         };
         let clusters = vec![Run { first: shared.cluster, length: 1 }];
         let repair = &mut |checker: &mut Self, answer| match (answer, other) {
-            (Answer::Copy, _) => checker.copy_shared(shared, missing),
-            (Answer::CutOther, Some((other, before))) => checker.cut(other, *before),
+            (RepairChoice::Copy, _) => checker.copy_shared(shared, missing),
+            (RepairChoice::CutOther, Some((other, before))) => checker.cut(other, *before),
             _ => checker.cut_this(shared, other),
         };
         let answer = self.asked(question, clusters, repair)?;
-        if answer == Some(Answer::Copy) {
+        if answer == Some(RepairChoice::Copy) {
             *free = free.saturating_sub(missing);
         }
         Ok(answer)

@@ -12,7 +12,7 @@ pub use options::TuneOptions;
 pub use report::{Fragmentation, TuneReport};
 
 use super::error::ToolError;
-use super::fsck::{Answer, FsckOptions, fsck};
+use super::fsck::{FsckOptions, RepairChoice, fsck};
 use super::progress::{Meter, Phase, ProgressCallback};
 use super::volume::Volume;
 use crate::device::DeviceRef;
@@ -28,7 +28,7 @@ use target::Targets;
 /// though one has to be moved.
 pub fn tune(device: DeviceRef, options: &TuneOptions, progress: ProgressCallback<'_>) -> Result<TuneReport, ToolError> {
     let check = FsckOptions { page: options.page, dosfs: options.dosfs, findings_max: 0, ..FsckOptions::default() };
-    if fsck(device.clone(), &check, &mut |_| Answer::Leave, progress)?.found() > 0 {
+    if fsck(device.clone(), &check, &mut |_| RepairChoice::Leave, progress)?.found() > 0 {
         return Err(ToolError::Inconsistent);
     }
     let mut volume = Volume::open(device)?;
