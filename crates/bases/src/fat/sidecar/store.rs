@@ -300,15 +300,26 @@ impl Sidecar {
         let cluster_size = u64::from(access.storage.geometry().cluster_size());
         let used = (self.allocated / cluster_size) as u32;
         let wanted = u32::try_from(size.div_ceil(cluster_size)).map_err(|_| Errno::ENOSPC)?;
+        let extended = self.extend(access, (used, wanted));
+        if extended.is_err() {
+            // The chain must not be longer than the file.
+            let chain = self.chain.get_mut().unwrap_or_else(PoisonError::into_inner);
+            chain.cut(&mut access.lock(), access.storage, used)?;
+        }
+        self.allocated = extended?;
+        Ok(())
+    }
+
+    /// Adds clusters, which are zero, and returns the size of all in bytes. If it fails, some may have been added.
+    fn extend(&mut self, access: DataAccess<'_>, (used, wanted): (u32, u32)) -> Result<u64> {
         let chain = self.chain.get_mut().unwrap_or_else(PoisonError::into_inner);
         let length = chain.extend(&mut access.lock(), access.storage, (used, wanted), Near::Start)?;
         if length < wanted {
             return Err(Errno::ENOSPC);
         }
-        let allocated = u64::from(length) * cluster_size;
+        let allocated = u64::from(length) * u64::from(access.storage.geometry().cluster_size());
         access.zero(&self.chain, self.allocated, allocated)?;
-        self.allocated = allocated;
-        Ok(())
+        Ok(allocated)
     }
 }
 
