@@ -1,6 +1,7 @@
 //! `plyfs fat fsck`: checks a file system, and repairs it.
 
 use bases::device::Access;
+use bases::fat::complete_journal;
 use bases::fat::tools::Progress;
 use bases::fat::tools::fsck::{FsckMode, FsckOptions, FsckReport, LostChains, Question, RepairChoice, fsck};
 use clap::{Args, ValueEnum};
@@ -76,6 +77,10 @@ fn check(image: &Image, arguments: &FsckArguments, host: &dyn CommandHost) -> Ou
         time: current_time(),
         offset_minutes: arguments.times.offset_minutes(),
     };
+    if options.mode != FsckMode::Check {
+        // Otherwise changes of which a part is in place would look like damage. What prevents it, the check reports.
+        let _ = complete_journal(image.device.clone(), &image.name);
+    }
     let bar = host.progress_bar("fat fsck");
     let answer = &mut |question: &Question| {
         bar.hide();
