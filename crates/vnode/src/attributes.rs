@@ -46,6 +46,19 @@ impl FileKind {
         })
     }
 
+    /// Returns the letter with which ls(1) begins a mode.
+    const fn letter(self) -> char {
+        match self {
+            Self::Regular => '-',
+            Self::Directory => 'd',
+            Self::Symlink => 'l',
+            Self::Fifo => 'p',
+            Self::Socket => 's',
+            Self::CharacterDevice => 'c',
+            Self::BlockDevice => 'b',
+        }
+    }
+
     /// The type byte of a directory entry, `DT_REG` and so on, as in readdir(3).
     pub const fn directory_entry_type(self) -> u8 {
         (self.mode_bits() >> 12) as u8
@@ -156,6 +169,22 @@ impl Attributes {
     /// Kind and permission bits in one word: `st_mode` of stat(2).
     pub const fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | (self.mode & 0o7777)
+    }
+
+    /// Returns kind and permission bits as ls(1) writes them: `drwxr-xr-x`.
+    pub fn mode_text(&self) -> String {
+        let mut text = String::from(self.kind.letter());
+        for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+            text.push(if self.mode >> shift & 4 != 0 { 'r' } else { '-' });
+            text.push(if self.mode >> shift & 2 != 0 { 'w' } else { '-' });
+            text.push(match (self.mode & special != 0, self.mode >> shift & 1 != 0) {
+                (false, false) => '-',
+                (false, true) => 'x',
+                (true, true) => letter,
+                (true, false) => letter.to_ascii_uppercase(),
+            });
+        }
+        text
     }
 
     /// Returns whether the object is a directory.

@@ -5,23 +5,6 @@ use std::process::{Command, Stdio};
 
 use vnode::{Attributes, FileKind, Timestamp};
 
-/// Returns the mode as ls(1) writes it: `drwxr-xr-x`.
-pub(crate) fn mode(attributes: &Attributes) -> String {
-    let bits = attributes.mode;
-    let mut text = String::from(kind_letter(attributes.kind));
-    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
-        text.push(if bits >> shift & 4 != 0 { 'r' } else { '-' });
-        text.push(if bits >> shift & 2 != 0 { 'w' } else { '-' });
-        text.push(match (bits & special != 0, bits >> shift & 1 != 0) {
-            (false, false) => '-',
-            (false, true) => 'x',
-            (true, true) => letter,
-            (true, false) => letter.to_ascii_uppercase(),
-        });
-    }
-    text
-}
-
 /// Returns the kind as stat(1) writes it: `regular file`.
 pub(crate) fn kind(kind: FileKind) -> &'static str {
     match kind {
@@ -115,18 +98,6 @@ fn getent(database: &str, key: &str) -> Option<Vec<String>> {
     output.status.success().then(|| line.trim_end().split(':').map(str::to_owned).collect())
 }
 
-fn kind_letter(kind: FileKind) -> char {
-    match kind {
-        FileKind::Regular => '-',
-        FileKind::Directory => 'd',
-        FileKind::Symlink => 'l',
-        FileKind::Fifo => 'p',
-        FileKind::Socket => 's',
-        FileKind::CharacterDevice => 'c',
-        FileKind::BlockDevice => 'b',
-    }
-}
-
 /// Returns the year, month and day, by counting the days of 400-year cycles that start on a first of March.
 fn date(days_since_1970: i64) -> (i64, i64, i64) {
     let days = days_since_1970 + 719_468;
@@ -208,7 +179,7 @@ mod tests {
 
     #[test]
     fn modes_are_formatted_as_by_ls() {
-        let text = |kind, bits| mode(&attributes(kind, bits));
+        let text = |kind, bits| attributes(kind, bits).mode_text();
         assert_eq!(text(FileKind::Directory, 0o1777), "drwxrwxrwt");
         assert_eq!(text(FileKind::Regular, 0o4755), "-rwsr-xr-x");
         assert_eq!(text(FileKind::Regular, 0o7640), "-rwSr-S--T");

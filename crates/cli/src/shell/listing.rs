@@ -125,7 +125,7 @@ fn format_entry(
             }
             _ => attributes.size.to_string(),
         };
-        let (mode, links, time) = (format::mode(attributes), attributes.nlink, format::time(attributes.mtime));
+        let (mode, links, time) = (attributes.mode_text(), attributes.nlink, format::time(attributes.mtime));
         line.extend(format!("{mode} {links:>3} {user:<8} {group:<8} {size:>10} {time} ").into_bytes());
     }
     line.extend(name);
@@ -228,7 +228,7 @@ fn format_attributes(session: &mut Session<'_>, attributes: &Attributes) -> Stri
     text.push_str(&format!(
         "\nAccess: ({:04o}/{})  Uid: ({}/{})  Gid: ({}/{})\n",
         attributes.mode,
-        format::mode(attributes),
+        attributes.mode_text(),
         attributes.uid,
         session.names.user(attributes.uid),
         attributes.gid,

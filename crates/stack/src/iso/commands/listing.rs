@@ -114,32 +114,7 @@ fn attributes(attributes: &Attributes) -> String {
         FileKind::CharacterDevice | FileKind::BlockDevice => format!("{}, {}", rdev.major, rdev.minor),
         _ => size.to_string(),
     };
-    format!("{} {nlink:>3} {uid:>5} {gid:>5} {size:>12} {} ", mode(attributes), time(*mtime))
-}
-
-/// Returns a mode as ls(1) shows it.
-fn mode(attributes: &Attributes) -> String {
-    let kind = match attributes.kind {
-        FileKind::Regular => '-',
-        FileKind::Directory => 'd',
-        FileKind::Symlink => 'l',
-        FileKind::Fifo => 'p',
-        FileKind::Socket => 's',
-        FileKind::CharacterDevice => 'c',
-        FileKind::BlockDevice => 'b',
-    };
-    let mode = attributes.mode;
-    let classes = [(6, 0o4000, ["S", "s"]), (3, 0o2000, ["S", "s"]), (0, 0o1000, ["T", "t"])];
-    let classes = classes.map(|(shift, special, letters)| {
-        let has = |bit: u32| mode >> shift & bit != 0;
-        let last = match (mode & special != 0, has(1)) {
-            (true, executable) => letters[usize::from(executable)],
-            (false, true) => "x",
-            (false, false) => "-",
-        };
-        [if has(4) { "r" } else { "-" }, if has(2) { "w" } else { "-" }, last].concat()
-    });
-    format!("{kind}{}", classes.concat())
+    format!("{} {nlink:>3} {uid:>5} {gid:>5} {size:>12} {} ", attributes.mode_text(), time(*mtime))
 }
 
 /// Returns a time in the zone of this machine.
