@@ -119,6 +119,17 @@ pub struct Control {
     pub arguments: Vec<(String, String)>,
 }
 
+impl Control {
+    /// Returns the error of a member of this kind, the lowest one, that knows no commands.
+    pub fn unknown_to(&self, kind: &str) -> ControlError {
+        let target = self.target.clone();
+        match target == kind {
+            true => ControlError::UnknownCommand { target, command: self.command.clone() },
+            false => ControlError::UnknownTarget(target),
+        }
+    }
+}
+
 /// Reason why a [`Control`] failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlError {

@@ -95,11 +95,6 @@ impl FileSystem for IsoFileSystem {
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
-        let (target, command) = (command.target.clone(), command.command.clone());
-        Err(if target == KIND {
-            ControlError::UnknownCommand { target, command }
-        } else {
-            ControlError::UnknownTarget(target)
-        })
+        Err(command.unknown_to(KIND))
     }
 }
