@@ -10,5 +10,7 @@ pub mod dir;
 pub mod iso;
 #[cfg(feature = "mem")]
 pub mod mem;
-#[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
+#[cfg(any(feature = "mem", feature = "iso"))]
+mod option_values;
+#[cfg(any(feature = "mem", feature = "iso"))]
 mod unix;

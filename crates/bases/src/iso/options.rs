@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::format::names::NameMapping;
+use crate::option_values::{self, scaled};
 
 /// Smallest value of [`Options::memory`]: enough for the largest block of a compressed file.
 const MEMORY_MIN: u64 = 4 << 20;
@@ -101,7 +102,7 @@ impl Options {
     fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
         let bad = |expected| OptionsError::BadValue { option: key.to_owned(), expected };
         let switch = || yes_or_no(value).ok_or(bad("yes or no"));
-        let mode = || mode(value).ok_or(bad("an octal mode up to 7777"));
+        let mode = || option_values::mode(value).ok_or(bad("an octal mode up to 7777"));
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok())?;
         match key {
             "uid" => self.uid = number(value).ok_or(bad("a user id"))?,
@@ -120,7 +121,7 @@ impl Options {
             "zisofs" => self.zisofs = switch()?,
             "boot" => self.boot = switch()?,
             "memory" => {
-                let memory = size(value).filter(|size| *size >= MEMORY_MIN);
+                let memory = scaled(value).filter(|size| *size >= MEMORY_MIN);
                 self.memory = memory.ok_or(bad("a size from 4m, such as 64m"))?;
             }
             _ => return Err(OptionsError::Unknown(key.to_owned())),
@@ -182,22 +183,6 @@ fn name_mapping(text: &str) -> Option<NameMapping> {
         "raw" => Some(NameMapping::Raw),
         _ => None,
     }
-}
-
-fn mode(text: &str) -> Option<u32> {
-    let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
-    octal.then(|| u32::from_str_radix(text, 8).ok())?.filter(|&mode| mode <= 0o7777)
-}
-
-fn size(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let suffix = ["k", "m", "g", "t"].iter().position(|suffix| lower.ends_with(suffix));
-    let (digits, shift) = match suffix {
-        Some(index) => (&lower[..lower.len() - 1], 10 * (index + 1)),
-        None => (&lower[..], 0),
-    };
-    let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
-    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

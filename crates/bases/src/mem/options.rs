@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::data::PAGE_SIZE;
+use crate::option_values::{mode, scaled};
 
 /// Limits of a file system in memory, and the initial attributes of its root directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,20 +111,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 fn count(text: &str) -> Option<u64> {
-    let suffixes = ["k", "m", "g", "t"];
-    let lower = text.to_ascii_lowercase();
-    let suffix = suffixes.iter().position(|suffix| lower.ends_with(suffix));
-    let (digits, shift) = match suffix {
-        Some(index) => (&lower[..lower.len() - 1], 10 * (index + 1)),
-        None => (&lower[..], 0),
-    };
-    let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
-    number.checked_mul(1 << shift).filter(|&number| number > 0)
-}
-
-fn mode(text: &str) -> Option<u32> {
-    let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
-    octal.then(|| u32::from_str_radix(text, 8).ok())?.filter(|&mode| mode <= 0o7777)
+    scaled(text).filter(|&number| number > 0)
 }
 
 #[cfg(test)]
