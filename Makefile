@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test test-all lint package bench samples flame-graph faults hostile fuzz soak clean
+.PHONY: help build demo test test-all lint package bench samples flame-graph faults hostile fuzz fuzz-images soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -38,11 +38,11 @@ package: ## Make the packages of the crates that are published, and build each f
 	@scripts/setup build
 	@scripts/package
 
-bench: build ## Time the workloads, the unions and descriptions on Plyfs, the lower file system and the peers; results in docs/bench
+bench: build ## Time the workloads, the unions, descriptions and FAT on Plyfs, the lower file system and the peers; results in docs/bench
 	@scripts/bench-setup
 	$(CARGO) build --release --package bench
 	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; \
-		target/release/bench union || first=1; target/release/bench fist && exit $$first)
+		target/release/bench union || first=1; target/release/bench fat || first=1; target/release/bench fist && exit $$first)
 
 samples: ## Count the lines of the samples in FiST and in Rust: docs/bench/samples.md
 	@scripts/setup build
@@ -67,6 +67,10 @@ fuzz: ## Give the decoder of requests 100 million random messages, the tools of 
 	FIST_TIERS_STATEMENTS=1000000 $(CARGO) test --release --package plyfs-fist --test tiers -- --nocapture random
 	UNION_DAMAGE=1000000 $(CARGO) test --release --package plyfs-layers --test union_damage -- --nocapture
 	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package plyfs-frontends --lib random_bytes_never_panic
+
+fuzz-images: ## Give damaged images to FAT and ISO 9660, guided by coverage (RUNS=N: 10000000 of each)
+	@scripts/setup build
+	@scripts/fuzz-images $(or $(RUNS),10000000)
 
 soak: ## Work on mounts for MINUTES (60), and see that servers hold no more and more memory, descriptors or threads
 	@scripts/setup test

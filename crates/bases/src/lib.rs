@@ -6,6 +6,8 @@ mod allocator;
 pub mod device;
 #[cfg(feature = "dir")]
 pub mod dir;
+#[cfg(feature = "fat")]
+pub mod fat;
 #[cfg(feature = "iso")]
 pub mod iso;
 #[cfg(feature = "mem")]

@@ -2,13 +2,14 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use crate::system_tools::run_quietly;
 use crate::teardown;
 
 const WARM_UP_BYTES: usize = 256 << 20;
@@ -22,6 +23,20 @@ pub(crate) fn enter_private_namespace() -> Result<()> {
         .context("cannot make the mounts of the namespace private")
 }
 
+/// Mounts a tmpfs of that size for images, mount points and logs; [`teardown::end`] unmounts and removes it.
+pub(crate) fn mount_root(bytes: u64) -> Result<PathBuf> {
+    let options = std::ffi::CString::new(format!("size={bytes},mode=755"))?;
+    teardown::make_root(|root| {
+        mount("plyfs-bench", root, "tmpfs", MountFlags::empty(), &*options).context("cannot mount a tmpfs")
+    })
+}
+
+/// Creates the file of an image. All memory is allocated at once, so that no measurement includes that cost.
+pub(crate) fn create_image_file(file: &Path, bytes: u64) -> Result<()> {
+    let image = File::create(file).context("cannot make the image")?;
+    rustix::fs::fallocate(&image, FallocateFlags::empty(), 0, bytes).context("no room for the image")
+}
+
 /// The mounted file system, unmounted and removed on drop.
 pub(crate) struct Image {
     root: PathBuf,
@@ -31,11 +46,8 @@ pub(crate) struct Image {
 impl Image {
     /// Creates the file system, with space for this many inodes if given.
     pub(crate) fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
-        require_memory(bytes)?;
-        let options = std::ffi::CString::new(format!("size={},mode=755", bytes + (1 << 30)))?;
-        let root = teardown::make_root(|root| {
-            mount("plyfs-bench", root, "tmpfs", MountFlags::empty(), &*options).context("cannot mount a tmpfs")
-        })?;
+        require_memory(bytes, 2 << 30)?;
+        let root = mount_root(bytes + (1 << 30))?;
         let image = match Self::mount(&root, bytes, inodes) {
             Ok(file_system) => Self { root, file_system },
             Err(error) => {
@@ -59,10 +71,7 @@ impl Image {
 
     fn mount(root: &Path, bytes: u64, inodes: Option<u64>) -> Result<OwnedFd> {
         let file = root.join("image");
-        let image = File::create(&file).context("cannot make the image")?;
-        // All memory is allocated now, so that no measurement includes that cost.
-        rustix::fs::fallocate(&image, FallocateFlags::empty(), 0, bytes).context("no room for the image")?;
-        drop(image);
+        create_image_file(&file, bytes)?;
         let directory = root.join("ext4");
         std::fs::create_dir(&directory)?;
         let mut make = Command::new("mkfs.ext4");
@@ -105,26 +114,15 @@ impl Drop for Image {
     }
 }
 
-fn run_quietly(command: &mut Command) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start {name}: run scripts/bench-setup"))?;
-    if !output.status.success() {
-        bail!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
-}
-
-/// Fails unless the image, and as much again for page cache while it is used, fit into memory.
-fn require_memory(bytes: u64) -> Result<()> {
+/// Fails unless an image, and that many bytes more for page cache while it is used, fit into memory.
+pub(crate) fn require_memory(bytes: u64, spare: u64) -> Result<()> {
     let available = procfs::available_memory().context("no MemAvailable in /proc/meminfo")?;
-    if available < bytes + (2 << 30) {
+    if available < bytes + spare {
         bail!(
-            "{} MiB of memory are free, too few for a file system of {} MiB: use a smaller --image-gib",
+            "{} MiB of memory are free, too few for a file system of {} MiB and {} MiB beside it: use a smaller one",
             available >> 20,
-            bytes >> 20
+            bytes >> 20,
+            spare >> 20
         );
     }
     Ok(())

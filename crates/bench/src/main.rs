@@ -1,14 +1,17 @@
 //! Benchmarks: workloads timed on a mount, on the lower file system beside it, and on peers.
 mod clock;
+mod fat;
 mod fist;
 mod image;
 mod measure;
 mod memory;
+mod programs;
 mod report;
 mod run;
 mod session;
 mod slices;
 mod subjects;
+mod system_tools;
 mod teardown;
 mod tree;
 mod workloads;
@@ -64,6 +67,12 @@ enum Command {
     },
     /// Unions of several branches beside the peers that make unions: build, postmark, and the tree in two layouts
     Union(Unions),
+    /// FAT beside ext4, the raw device, fusefat and mtools: the tables of the DosFs paper. Subjects: raw, ext4, vfat, plyfs, fusefat, mtools
+    Fat {
+        /// Parts to run, separated by commas: utilisation, transfers, operations
+        #[arg(long, value_delimiter = ',', value_name = "PART")]
+        only: Vec<String>,
+    },
 }
 
 #[derive(Args)]
@@ -180,6 +189,14 @@ fn start(line: &CommandLine) -> Result<bool> {
             fist::run(&image, &plyfs, &workloads, &sizes(options), rounds, options.output().as_deref())
         }
         Some(Command::Union(unions)) => run_unions(options, unions),
+        Some(Command::Fat { only }) => fat::run(&fat::FatOptions {
+            plyfs: &options.plyfs,
+            families: &options.subjects,
+            parts: only,
+            rounds: options.rounds(ROUNDS),
+            quick: options.quick,
+            output: options.output().as_deref(),
+        }),
     }
 }
 

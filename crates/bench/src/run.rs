@@ -144,22 +144,27 @@ fn record_outcome(
     }
 }
 
-/// Returns the subjects in the order of a round, grouped by those that work concurrently. The reference subject comes first, or
-/// before every few others, since the machine's speed changes by a third within an hour. The order of the others rotates every
-/// round, so that none always follows the same one.
+/// Returns the subjects in the order of a round, grouped by those that work concurrently.
 fn groups<'a>(subjects: &'a [Subject], reference: &str, workload: &Workload, round: usize) -> Vec<Vec<&'a Subject>> {
-    let (first, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == reference);
+    let is_reference = |subject: &Subject| subject.name == reference;
     if workload.is_shared {
+        let (first, others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| is_reference(subject));
         return vec![first.into_iter().chain(others).collect()];
     }
-    let one_each = |subjects: &[&'a Subject]| subjects.iter().map(|subject| vec![*subject]).collect::<Vec<_>>();
+    order(subjects, is_reference, round).into_iter().map(|subject| vec![subject]).collect()
+}
+
+/// Returns the subjects in the order of a round. The reference subject comes first, or before every few others, since the
+/// machine's speed changes by a third within an hour. The order of the others rotates every round, so that none always follows
+/// the same one.
+pub(crate) fn order<T>(subjects: &[T], is_reference: impl Fn(&T) -> bool, round: usize) -> Vec<&T> {
+    let (first, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| is_reference(subject));
     if others.is_empty() {
-        return one_each(&first);
+        return first;
     }
     let begin = round % others.len();
     others.rotate_left(begin);
-    let with_first = |some: &[&'a Subject]| one_each(&first).into_iter().chain(one_each(some)).collect::<Vec<_>>();
-    others.chunks(SUBJECTS_PER_NATIVE).flat_map(with_first).collect()
+    others.chunks(SUBJECTS_PER_NATIVE).flat_map(|some| first.iter().chain(some).copied().collect::<Vec<_>>()).collect()
 }
 
 /// Runs one workload of several subjects, one of them at a time. If it hangs, the running programs are killed, so that every

@@ -1,23 +1,18 @@
 //! One subject during one workload: its directories, its mount, its server, and the durations measured.
-use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::UnmountFlags;
 
 use crate::image::Image;
 use crate::measure::Sample;
+use crate::programs::{self, Server, run_logged};
 use crate::slices::SubjectTurn;
 use crate::subjects::{MountStyle, Subject, SubjectDirectories};
-use crate::teardown;
 use crate::tree::open_directory;
-
-const MAX_MOUNT_SECONDS: u64 = 15;
 
 /// A session begins unmounted with an empty directory; everything is removed on drop.
 pub(crate) struct Session<'a> {
@@ -32,7 +27,7 @@ pub(crate) struct Session<'a> {
     log: PathBuf,
     output: PathBuf,
     mounted: bool,
-    server: Option<Child>,
+    server: Option<Server>,
     samples: Vec<Sample>,
 }
 
@@ -101,7 +96,7 @@ impl<'a> Session<'a> {
 
     /// Returns the pid of the process that serves the mount, if there is one.
     pub(crate) fn server(&self) -> Option<u32> {
-        self.server.as_ref().map(Child::id)
+        self.server.as_ref().and_then(Server::id)
     }
 
     /// Mounts the subject with empty caches.
@@ -117,10 +112,7 @@ impl<'a> Session<'a> {
                 }
             }
             MountStyle::Server | MountStyle::ServerOver => {
-                let log = File::create(&self.log)?;
-                command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-                self.server = Some(teardown::spawn(&mut command)?);
-                self.wait_for_mount()?;
+                self.server = Some(Server::start(&mut command, self.directory(), &self.log)?);
             }
         }
         self.mounted = true;
@@ -132,29 +124,10 @@ impl<'a> Session<'a> {
         if !std::mem::take(&mut self.mounted) {
             return Ok(());
         }
-        let deadline = Instant::now() + Duration::from_secs(MAX_MOUNT_SECONDS);
-        loop {
-            match unmount(self.directory(), UnmountFlags::empty()) {
-                Ok(()) => break,
-                Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
-                Err(error) => return Err(error).context("cannot unmount"),
-            }
+        match self.server.take() {
+            Some(server) => server.unmount(),
+            None => programs::unmount(self.directory()),
         }
-        let Some(server) = &mut self.server else {
-            return Ok(());
-        };
-        while Instant::now() < deadline {
-            if let Some(status) = server.try_wait()? {
-                teardown::forget(server);
-                self.server = None;
-                if !status.success() {
-                    bail!("the server ended with {status}{}", self.log_tail());
-                }
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        bail!("the server did not end {MAX_MOUNT_SECONDS} seconds after the unmount");
     }
 
     /// Empties all caches of the mount by remounting.
@@ -231,63 +204,15 @@ impl<'a> Session<'a> {
         self.unmount()?;
         Ok(std::mem::take(&mut self.samples))
     }
-
-    fn wait_for_mount(&mut self) -> Result<()> {
-        let before = self.directory().with_file_name("");
-        let before = std::fs::metadata(before)?.dev();
-        let deadline = Instant::now() + Duration::from_secs(MAX_MOUNT_SECONDS);
-        while Instant::now() < deadline {
-            if let Some(server) = &mut self.server
-                && let Some(status) = server.try_wait()?
-            {
-                teardown::forget(server);
-                self.server = None;
-                bail!("the server ended with {status} instead of mounting{}", self.log_tail());
-            }
-            if std::fs::metadata(self.directory()).is_ok_and(|status| status.dev() != before) {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        bail!("nothing was mounted in {MAX_MOUNT_SECONDS} seconds{}", self.log_tail());
-    }
-
-    fn log_tail(&self) -> String {
-        tail(&self.log)
-    }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         // After a success this is already done; after a failure the mount may be in any state.
         if !matches!(self.subject.style, MountStyle::Directory) {
-            let _ = unmount(self.directory(), UnmountFlags::DETACH);
+            let _ = rustix::mount::unmount(self.directory(), UnmountFlags::DETACH);
         }
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-            teardown::forget(&server);
-        }
+        self.server = None;
         let _ = std::fs::remove_dir_all(&self.directories.own);
     }
-}
-
-fn run_logged(turn: &SubjectTurn, command: &mut Command, log: &Path) -> Result<()> {
-    let output = File::create(log)?;
-    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = turn.run(command)?;
-    if !status.success() {
-        bail!("{name} ended with {status}{}", tail(log));
-    }
-    Ok(())
-}
-
-/// Returns the last lines of a log, to be appended to an error.
-fn tail(log: &Path) -> String {
-    let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(4)..];
-    if last.is_empty() { String::new() } else { format!(": {}", last.join(" / ")) }
 }

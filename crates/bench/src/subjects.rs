@@ -1,6 +1,8 @@
 //! The measured subjects: the lower file system itself, plyfs with each stack, and the peers, each with its mount command.
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use crate::system_tools::{is_program, kernel_version, reported_version};
 
 /// Values that `--subjects` accepts; a family has several subjects where several stacks are measured.
 pub(crate) const FAMILIES: &[&str] =
@@ -173,17 +175,9 @@ impl Subject {
     /// Returns the version that the program reports, in one line.
     pub(crate) fn version(&self) -> Option<String> {
         if matches!(self.style, MountStyle::Directory | MountStyle::Command) {
-            let system = rustix::system::uname();
-            return Some(format!("Linux {}", system.release().to_string_lossy()));
+            return Some(kernel_version());
         }
-        let output = Command::new(&self.program).args(self.version_arguments).stdin(Stdio::null()).output().ok()?;
-        let text = String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout })
-            .into_owned();
-        let has_digits = |line: &&str| line.contains(|character: char| character.is_ascii_digit());
-        // Some programs report the versions of their helpers first.
-        let own = text.lines().filter(has_digits).find(|line| line.contains(self.family));
-        let line = own.or_else(|| text.lines().find(has_digits))?;
-        Some(line.trim().replace(" version:", "").replace(": version", ""))
+        reported_version(&self.program, self.version_arguments, self.family)
     }
 }
 
@@ -359,14 +353,6 @@ const PEERS: &[Peer] = &[
         union_options: Some("hide_meta_files"),
     },
 ];
-
-fn is_program(program: &Path) -> bool {
-    if program.components().count() > 1 {
-        return program.is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-}
 
 #[cfg(test)]
 mod tests {

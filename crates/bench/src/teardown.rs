@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::system_tools::run_quietly;
+
 /// Ends everything when a signal requests it, then exits with the shell's code for that signal.
 pub(crate) fn watch_signals() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
@@ -62,6 +64,24 @@ pub(crate) fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathB
     Ok(root)
 }
 
+/// Attaches a loop device to an image, to be detached with the harness; returns the path of the device.
+pub(crate) fn attach_loop_device(image: &Path) -> Result<PathBuf> {
+    let mut started = started();
+    let path = run_quietly(Command::new("losetup").args(["--find", "--show"]).arg(image))?;
+    let device = PathBuf::from(path.trim_end());
+    started.loop_devices.push(device.clone());
+    Ok(device)
+}
+
+/// Detaches a loop device. One that is still in use is detached by the kernel after its last use.
+pub(crate) fn detach_loop_device(device: &Path) {
+    let mut started = started();
+    if started.loop_devices.iter().any(|other| other == device) {
+        started.loop_devices.retain(|other| other != device);
+        detach(device);
+    }
+}
+
 /// Unmounts the root with everything below it, and removes its directory.
 pub(crate) fn end() {
     started().end();
@@ -69,10 +89,12 @@ pub(crate) fn end() {
 
 struct StartedProcesses {
     root: Option<PathBuf>,
+    loop_devices: Vec<PathBuf>,
     groups: Vec<Pid>,
 }
 
-static STARTED_PROCESSES: Mutex<StartedProcesses> = Mutex::new(StartedProcesses { root: None, groups: Vec::new() });
+static STARTED_PROCESSES: Mutex<StartedProcesses> =
+    Mutex::new(StartedProcesses { root: None, loop_devices: Vec::new(), groups: Vec::new() });
 
 impl StartedProcesses {
     fn kill(&mut self) {
@@ -85,8 +107,10 @@ impl StartedProcesses {
     fn end(&mut self) {
         self.kill();
         let Some(root) = self.root.take() else { return };
-        // Detaching includes the mounts below; the loop device is freed with the last user of its file system.
-        if let Err(error) = unmount(&root, UnmountFlags::DETACH) {
+        // Detaching includes the mounts below; their loop devices are freed with the last user of the file system.
+        let unmounted = unmount(&root, UnmountFlags::DETACH);
+        self.loop_devices.drain(..).for_each(|device| detach(&device));
+        if let Err(error) = unmounted {
             eprintln!("bench: cannot unmount {}: {error}", root.display());
             return;
         }
@@ -94,6 +118,12 @@ impl StartedProcesses {
         if let Err(error) = std::fs::remove_dir_all(&root) {
             eprintln!("bench: cannot remove {}: {error}", root.display());
         }
+    }
+}
+
+fn detach(device: &Path) {
+    if let Err(error) = run_quietly(Command::new("losetup").arg("--detach").arg(device)) {
+        eprintln!("bench: cannot detach {}: {error:#}", device.display());
     }
 }
 

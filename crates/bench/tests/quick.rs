@@ -78,6 +78,66 @@ fn unions_are_measured_by_the_number_of_branches() {
     }
 }
 
+#[test]
+fn transfers_of_the_raw_device_and_ext4_are_compared() {
+    if lacks_root() {
+        return;
+    }
+    let (scratch, output) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let run = bench(&["fat", "--subjects", "raw,ext4", "--only", "transfers,operations", "--output"])
+        .arg(output.path())
+        .env("TMPDIR", scratch.path())
+        .output()
+        .expect("bench starts");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = std::fs::read_to_string(output.path().join("fat.json")).expect("fat.json");
+    let results: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let steps = results["transfers"]["result"]["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 2);
+    assert!(steps.iter().all(|step| step["subjects"]["raw"]["ratio"] == 1.0));
+    assert!(steps.iter().all(|step| step["subjects"]["ext4"]["ratio"].is_number()));
+    for name in ["fat.md", "fat-utilisation.svg", "fat-transfers.svg"] {
+        assert!(output.path().join(name).is_file(), "{name}");
+    }
+    assert_eq!(leftovers(scratch.path()), 0);
+    assert_eq!(loop_devices(scratch.path()), "");
+}
+
+/// Lines of losetup(8) about images below a directory.
+fn loop_devices(directory: &Path) -> String {
+    let output = Command::new("losetup").arg("--all").output().expect("losetup starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let name = directory.file_name().expect("a name").to_string_lossy();
+    // Of a file in an unmounted file system, losetup shows the path as it was.
+    text.lines().filter(|line| line.contains(&*name)).collect()
+}
+
+#[test]
+fn a_signal_detaches_the_loop_devices() {
+    if lacks_root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut child = bench(&["fat", "--subjects", "raw,ext4", "--only", "transfers", "--rounds", "100000"])
+        .env("TMPDIR", scratch.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bench starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while loop_devices(scratch.path()).is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert_eq!(wait(&mut child, deadline).code(), Some(143));
+    while !loop_devices(scratch.path()).is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(loop_devices(scratch.path()), "");
+    assert_eq!(leftovers(scratch.path()), 0);
+}
+
 /// A source archive with a few directories and files.
 fn archive(scratch: &Path) -> std::path::PathBuf {
     let source = scratch.join("source");

@@ -26,6 +26,8 @@ pub enum Ability {
     AccessControlLists,
     /// Names of 255 bytes.
     FullNames,
+    /// Names of any bytes but the slash and zero, which differ if any byte does.
+    AnyNames,
     /// Hard links.
     HardLinks,
     /// Unnamed files (`O_TMPFILE`), which can be linked to a name.
@@ -79,7 +81,7 @@ pub enum Ability {
 
 impl Ability {
     /// All abilities, in the order of declaration.
-    pub const ALL: [Ability; 32] = [
+    pub const ALL: [Ability; 33] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -90,6 +92,7 @@ impl Ability {
         Ability::ExtendedAttributes,
         Ability::AccessControlLists,
         Ability::FullNames,
+        Ability::AnyNames,
         Ability::HardLinks,
         Ability::TemporaryFiles,
         Ability::SpecialFiles,

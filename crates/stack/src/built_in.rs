@@ -8,12 +8,13 @@ use bases::{dir, mem};
 use layers::options::Options;
 use vnode::FileSystemRef;
 
-use crate::iso;
 use crate::kinds::{BaseError, BaseKind, DIRECTORY};
+use crate::{fat, iso};
 
 /// Kinds of bases that Plyfs has, sorted by name.
 pub(crate) const BASES: &[BaseKind] = &[
     BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", directory).with_paths(),
+    fat::KIND,
     iso::KIND,
     BaseKind::new("mem", "[OPTION=VALUE,...]", "in memory, empty at first and gone at the end", memory),
 ];

@@ -8,6 +8,7 @@
 mod build;
 mod built_in;
 mod explain;
+mod fat;
 pub mod fork;
 mod iso;
 pub mod kinds;

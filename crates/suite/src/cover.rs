@@ -27,6 +27,7 @@ fn covered_properties(plan: &RunPlan) -> BTreeSet<CoveredProperty> {
     let base = match (plan.bottom, &plan.union) {
         (Bottom::Memory, _) => "mem",
         (Bottom::Image, _) => "iso",
+        (Bottom::Fat(_), _) => "fat",
         (Bottom::Directory, Some(_)) => "union",
         (Bottom::Directory, None) => "dir",
     };

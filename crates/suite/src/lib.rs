@@ -19,6 +19,6 @@ mod timeout;
 pub use initial_credentials::{keep_initial_credentials, with_initial_credentials};
 pub use recipe::{Base, Recipe, RecipeError};
 pub use served::{ServedStack, serve_if_requested};
-pub use test_directory::{TestDirectory, make_branches};
+pub use test_directory::{TestDirectory, make_branches, make_volume};
 pub use timed::timed_trial;
 pub use timeout::with_timeout;

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use bases::fat::format::FatWidth;
 use frontends::fuse::Features;
 use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
@@ -74,6 +75,9 @@ pub fn single(facilities: Facilities) -> Vec<RunPlan> {
             }
         }
         plans.extend(over_image(facilities, access));
+        if facilities.is_root {
+            plans.extend(over_fat(access));
+        }
     }
     plans
 }
@@ -125,6 +129,24 @@ fn over_base(facilities: Facilities, access: StackAccess, bottom: Bottom) -> Vec
         plans.extend(PROGRAMS.map(|program| plan(RunKind::Ordinary, &[program])));
         plans.extend([plan(RunKind::Small, &[]), plan(RunKind::Small, &["rot13"])]);
     }
+    plans
+}
+
+/// Returns the runs over FAT volumes of each width, and with layers that transform or watch what the base does.
+fn over_fat(access: StackAccess) -> Vec<RunPlan> {
+    let plan = |width, run_kind, layers: &[&'static str]| RunPlan {
+        access,
+        run_kind,
+        bottom: Bottom::Fat(width),
+        union: None,
+        layers: layers.to_vec(),
+        is_root: true,
+        withheld: None,
+    };
+    let mut plans = vec![plan(FatWidth::Fat16, RunKind::Small, &[])];
+    plans.extend([FatWidth::Fat12, FatWidth::Fat16, FatWidth::Fat32].map(|width| plan(width, RunKind::Ordinary, &[])));
+    plans.extend(["audit", "rot13"].map(|layer| plan(FatWidth::Fat32, RunKind::Ordinary, &[layer])));
+    plans.push(plan(FatWidth::Fat16, RunKind::ReadOnly, &["readonly"]));
     plans
 }
 
@@ -229,7 +251,9 @@ const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
 
 /// Returns runs as if the kernel had no passthrough: of these, every mount by root through /dev/fuse with at most one layer.
 pub fn without_passthrough(single: &[RunPlan]) -> Vec<RunPlan> {
-    let plans = single.iter().filter(|plan| is_roots_device_mount(plan));
+    // Nothing of FAT has a file that the kernel could read itself.
+    let has_any = |plan: &&RunPlan| !matches!(plan.bottom, Bottom::Fat(_));
+    let plans = single.iter().filter(|plan| is_roots_device_mount(plan)).filter(has_any);
     plans.map(|plan| RunPlan { withheld: Some("passthrough"), ..plan.clone() }).collect()
 }
 

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
+use bases::fat::format::FatWidth;
 use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject, Test, Tree};
 use frontends::fuse::Features;
 use layers::BranchMode;
 use vnode::FileSystemRef;
 
 use crate::access::StackAccess;
-use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, with_initial_credentials};
+use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, make_volume, with_initial_credentials};
 
 /// The tests that a run is made for, and its requirements for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +36,16 @@ pub enum Bottom {
     Directory,
     /// An ISO 9660 image of the tree that read-only subjects are tested on.
     Image,
+    /// A FAT volume with sidecars in a file.
+    Fat(FatWidth),
 }
 
 /// Layers that all data pass through.
 const HANDLES_DATA: [&str; 8] = ["mirror", "negate", "rot13", "veil", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
+
+/// Abilities that FAT lacks: it answers `EPERM`, `EOPNOTSUPP`, `EINVAL` for names, and `EFBIG`, or files have no holes.
+const NOT_OF_FAT: [Ability; 6] =
+    [Ability::AnyNames, Ability::HardLinks, Ability::Holes, Ability::Punch, Ability::CopyRange, Ability::LargeFiles];
 
 /// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]
@@ -66,6 +73,9 @@ impl RunPlan {
             Bottom::Memory => "mem",
             Bottom::Directory => "dir",
             Bottom::Image => "iso",
+            Bottom::Fat(FatWidth::Fat12) => "fat12",
+            Bottom::Fat(FatWidth::Fat16) => "fat16",
+            Bottom::Fat(FatWidth::Fat32) => "fat32",
         };
         let user = if self.is_root { "" } else { "user " };
         let small = if self.run_kind == RunKind::Small { " small" } else { "" };
@@ -94,6 +104,13 @@ impl RunPlan {
             && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.access.is_mount() && !kernel_reads_the_base {
             abilities = abilities.without(Ability::GrowingFiles);
+        }
+        if matches!(self.bottom, Bottom::Fat(_)) {
+            abilities = NOT_OF_FAT.into_iter().fold(abilities, Abilities::without);
+            if self.layers.iter().any(|layer| HANDLES_DATA.contains(layer)) {
+                // Zeros of a layer's data are holes below.
+                abilities = abilities.without(Ability::ZeroRange);
+            }
         }
         if self.layers.contains(&"longnames") {
             abilities = abilities.without(Ability::FullNames);
@@ -184,7 +201,7 @@ impl RunPlan {
         let size = if self.run_kind == RunKind::Small { 48 } else { 2048 };
         let test_directory = match self.bottom {
             Bottom::Directory => TestDirectory::image(size)?,
-            Bottom::Memory | Bottom::Image => TestDirectory::plain()?,
+            Bottom::Memory | Bottom::Image | Bottom::Fat(_) => TestDirectory::plain()?,
         };
         if self.run_kind == RunKind::Small && self.bottom == Bottom::Directory && !test_directory.is_image() {
             return Err("no image can be mounted".into());
@@ -223,6 +240,10 @@ impl RunPlan {
         let base = match (self.bottom, self.run_kind, &self.union) {
             (Bottom::Memory, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
             (Bottom::Memory, ..) => Base::Memory("size=2g".to_owned()),
+            (Bottom::Fat(width), kind, _) => {
+                let size = if kind == RunKind::Small { 48 } else { 240 };
+                Base::Fat(make_volume(test_directory, width, size)?, "meta=sidecar".to_owned())
+            }
             (Bottom::Image, ..) => Base::Image(make_image(test_directory)?),
             (Bottom::Directory, _, Some(union)) if union.has_view() => {
                 let mut branches =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bases::device::{Access, FileDevice};
-use bases::{dir, iso, mem};
+use bases::{dir, fat, iso, mem};
 use layers::{Branch, BranchMode};
 use vnode::FileSystemRef;
 
@@ -16,6 +16,8 @@ pub enum Base {
     Memory(String),
     /// A directory.
     Directory(PathBuf),
+    /// A FAT volume in a file, with these options.
+    Fat(PathBuf, String),
     /// An ISO 9660 image.
     Image(PathBuf),
     /// Directories, each with its mode. The first layer joins them.
@@ -82,6 +84,12 @@ impl Recipe {
                 vec![Arc::new(mem::MemoryFileSystem::new(options)) as FileSystemRef]
             }
             Base::Directory(path) => vec![directory(path)?],
+            Base::Fat(path, options) => {
+                let device = Arc::new(FileDevice::open(path, Access::Write).map_err(problem)?);
+                let options = fat::Options::parse(options).map_err(problem)?;
+                let opened = fat::FatFileSystem::open(device, "volume", options).map_err(problem)?;
+                vec![Arc::new(opened) as FileSystemRef]
+            }
             Base::Image(path) => vec![image(path)?],
             Base::Branches(directories) => {
                 directories.iter().map(|(path, _)| directory(path)).collect::<Result<_, _>>()?
@@ -135,6 +143,7 @@ impl Recipe {
         let mut text = match &self.base {
             Base::Memory(options) => format!("mem\x1f{options}"),
             Base::Directory(path) => format!("dir\x1f{}", path.display()),
+            Base::Fat(path, options) => format!("fat\x1f{options}\x1d{}", path.display()),
             Base::Image(path) => format!("iso\x1f{}", path.display()),
             Base::Branches(branches) => {
                 let words = branches.iter().map(|(path, mode)| format!("{mode}={}", path.display()));
@@ -161,6 +170,10 @@ impl Recipe {
         let base = match (words.next()?, words.next()?) {
             ("mem", options) => Base::Memory(options.to_owned()),
             ("dir", path) => Base::Directory(Path::new(path).to_owned()),
+            ("fat", rest) => {
+                let (options, path) = rest.split_once('\x1d')?;
+                Base::Fat(Path::new(path).to_owned(), options.to_owned())
+            }
             ("iso", path) => Base::Image(Path::new(path).to_owned()),
             ("branches", branches) => {
                 Base::Branches(branches.split('\x1d').map(branch_of_text).collect::<Option<_>>()?)
@@ -234,6 +247,7 @@ fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {
 impl fmt::Display for Recipe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.base {
+            Base::Fat(..) => "fat",
             Base::Memory(_) => "mem",
             Base::Directory(_) => "dir",
             Base::Image(_) => "iso",

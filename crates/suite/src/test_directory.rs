@@ -5,7 +5,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use bases::device::FileDevice;
+use bases::fat::format::FatWidth;
+use bases::fat::tools::mkfs::{MkfsOptions, mkfs};
 use layers::BranchMode;
 use tempfile::TempDir;
 
@@ -100,6 +104,23 @@ pub fn make_branches(test_directory: &TestDirectory, modes: &[BranchMode]) -> io
         Ok((path, *mode))
     };
     modes.iter().enumerate().map(make).collect()
+}
+
+/// Creates an empty FAT volume of this size in a file, and returns the path.
+///
+/// # Errors
+/// Fails if it cannot be created, or if the size does not suit the width.
+pub fn make_volume(test_directory: &TestDirectory, width: FatWidth, mebibytes: u64) -> io::Result<PathBuf> {
+    let path = test_directory.path().join("volume");
+    let device = Arc::new(FileDevice::create(&path, mebibytes << 20).map_err(io::Error::other)?);
+    let clusters = match width {
+        FatWidth::Fat12 => 128,
+        FatWidth::Fat16 => 8,
+        FatWidth::Fat32 => 1,
+    };
+    let options = MkfsOptions { width: Some(width), sectors_per_cluster: Some(clusters), ..MkfsOptions::default() };
+    mkfs(device, &options, &mut |_| {}).map_err(io::Error::other)?;
+    Ok(path)
 }
 
 fn succeeds(command: &mut Command) -> bool {

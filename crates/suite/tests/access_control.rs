@@ -31,7 +31,7 @@ fn every_stack_admits_whom_it_declares_to_admit() {
         // The directory for temporary files may not support access control lists.
         let test_directory = match plan.bottom {
             Bottom::Directory => TestDirectory::image(64),
-            Bottom::Memory | Bottom::Image => TestDirectory::plain(),
+            Bottom::Memory | Bottom::Image | Bottom::Fat(_) => TestDirectory::plain(),
         };
         let test_directory = test_directory.unwrap();
         let file_system = plan.build(&test_directory).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));

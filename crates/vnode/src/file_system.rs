@@ -30,6 +30,18 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Ends the use of the file system: flushes everything as [`FileSystem::sync`], and marks the storage as no longer in use where
+    /// it has such a mark, as unmounting does. Called once, after the last operation of the last front end; changes after that may
+    /// fail with `EROFS`, and open files of unlinked objects with any error. A file system that is dropped without this call does
+    /// the same, but reports errors only to the log. Layers over other file systems pass it down. Default: as
+    /// [`FileSystem::sync`].
+    ///
+    /// # Errors
+    /// Those of the storage, such as `EIO`: what was not synced before may be lost.
+    fn end_of_use(&self) -> Result<()> {
+        self.sync()
+    }
+
     /// Returns the identifier of the file system that stores the objects (`f_fsid` of statfs(2), where it is derived
     /// from the UUID): unique, and the same whenever and wherever that file system is mounted. Layers over another file
     /// system pass it on. Default: `None`, for a file system that has no such identifier or several.

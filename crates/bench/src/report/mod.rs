@@ -1,6 +1,7 @@
 //! The results: the data that is kept of a run, and the files that contain it.
 
 pub(crate) mod chart;
+pub(crate) mod fat;
 pub(crate) mod markdown;
 mod results;
 pub(crate) mod table;
@@ -10,6 +11,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+
+use crate::fat::results::FatResults;
 
 pub(crate) use results::{BenchResults, Machine};
 
@@ -26,6 +29,18 @@ pub(crate) fn write_union(directory: &Path, results: &mut BenchResults) -> Resul
     write_text(directory, "union.md", &union::markdown(results))?;
     write_text(directory, "union.svg", &chart::union::lines(results))?;
     write_text(directory, "union-tree.svg", &chart::union::bars(results))
+}
+
+/// Writes the files for FAT in the same way: fat.json, fat.md, fat-utilisation.svg and fat-transfers.svg.
+pub(crate) fn write_fat(directory: &Path, results: &mut FatResults) -> Result<()> {
+    let older = std::fs::read(directory.join("fat.json")).ok();
+    if let Some(older) = older.and_then(|text| serde_json::from_slice(&text).ok()) {
+        results.keep_older(older);
+    }
+    write_json(directory, "fat.json", results)?;
+    write_text(directory, "fat.md", &fat::markdown(results))?;
+    write_text(directory, "fat-utilisation.svg", &chart::fat::utilisation(results))?;
+    write_text(directory, "fat-transfers.svg", &chart::fat::transfers(results))
 }
 
 fn merge_json(directory: &Path, name: &str, results: &mut BenchResults) -> Result<()> {

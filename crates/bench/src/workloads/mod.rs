@@ -6,7 +6,7 @@ mod latency;
 mod parallel;
 mod postmark;
 mod random;
-mod sequential;
+pub(crate) mod sequential;
 mod sizes;
 mod tree;
 

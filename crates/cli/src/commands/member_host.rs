@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
+use std::io::{IsTerminal, Write, stderr, stdin};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 use stack::OpenBranch;
-use stack::command::{CommandHost, MountAnswers, Print};
+use stack::command::{CommandHost, MountAnswers, Print, ProgressBar};
 use vnode::Control;
 
 use super::{find_running, is_mounted, notify, print, progress, send_command};
@@ -85,6 +86,24 @@ impl CommandHost for MemberHost {
                 print(text)
             });
         });
+    }
+
+    fn progress_bar(&self, title: &str) -> Box<dyn ProgressBar> {
+        Box::new(progress::Bar::new(title))
+    }
+
+    fn ask(&self, question: &str) -> Option<String> {
+        if !stdin().is_terminal() {
+            return None;
+        }
+        let mut output = stderr().lock();
+        // A question that nobody has seen must not be answered.
+        output.write_all(question.as_bytes()).and_then(|()| output.flush()).ok()?;
+        let mut line = String::new();
+        match stdin().read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(line.trim().to_owned()),
+        }
     }
 }
 

@@ -7,11 +7,12 @@ use crate::{Kind, Outcome, TestContext};
 
 group! { "names":
     longest;
+    longest_link [HardLinks];
     too_long;
     full_length [FullNames];
-    every_byte;
-    not_utf8;
-    odd_but_ordinary;
+    every_byte [AnyNames];
+    not_utf8 [AnyNames];
+    odd_but_ordinary [AnyNames];
     dot_names;
     dot_dot_path;
     slash_after_directory;
@@ -20,7 +21,7 @@ group! { "names":
     empty;
     through_a_file;
     through_nothing;
-    case_matters;
+    case_matters [AnyNames];
     no_normalisation;
     longest_path [Kernel];
     deep;
@@ -44,12 +45,22 @@ fn longest(context: &TestContext<'_>) -> Outcome {
     other[0] = b'm';
     me.rename(&name, &other)?;
     refused!(me.stat(&name), ENOENT);
-    me.link(&other, &name)?;
     me.unlink(&other)?;
-    me.unlink(&name)?;
     me.mkdir(&name, 0o755)?;
     me.symlink(&name, &other)?;
     same!(me.readlink(&other)?, name);
+    Ok(())
+}
+
+fn longest_link(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let name = longest_name(context)?;
+    me.put(b"f", b"contents")?;
+    me.link(b"f", &name)?;
+    me.unlink(b"f")?;
+    same!(me.get(&name)?, b"contents");
+    same!(me.names(b".")?, vec![name.clone()]);
+    me.unlink(&name)?;
     Ok(())
 }
 

@@ -13,12 +13,13 @@ group! { "unlinked":
     many_at_once;
     through_several_openers;
     data_beyond_memory_of_the_name;
-    extended_attributes_stay [ExtendedAttributes, Kernel];
+    extended_attributes_stay [ExtendedAttributes, HardLinks, Kernel];
     working_directory [Kernel];
     open_directory [Kernel];
     parent_is_gone_too;
     temporary_file [TemporaryFiles];
     temporary_file_gets_a_name [TemporaryFiles];
+    temporary_file_gets_two_names [TemporaryFiles, HardLinks];
     temporary_file_that_never_gets_a_name [TemporaryFiles];
     temporary_file_over_a_name [TemporaryFiles];
     temporary_file_mode [TemporaryFiles];
@@ -206,6 +207,16 @@ fn temporary_file_gets_a_name(context: &TestContext<'_>) -> Outcome {
     same!(file.stat()?.links, 1);
     same!(me.get(b"d/f")?, b"whole at once");
     same!(me.stat(b"d/f")?.inode, file.stat()?.inode);
+    file.put_at(b"W", 0)?;
+    same!(me.get(b"d/f")?, b"Whole at once");
+    Ok(())
+}
+
+fn temporary_file_gets_two_names(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let file = me.open(b".", TEMPORARY, 0o640)?;
+    file.put_at(b"whole at once", 0)?;
+    file.link(b"f")?;
     file.put_at(b"W", 0)?;
     file.link(b"g")?;
     same!(me.stat(b"g")?.links, 2);

@@ -46,6 +46,21 @@ pub trait CommandHost {
     /// Runs long work in this process, with a progress line on a terminal that begins with `title` and counts what the work reports to
     /// `vnode::progress`. The work prints by the function that it is called with, which removes the line first.
     fn with_progress(&self, title: &str, work: &mut dyn FnMut(&Print<'_>));
+
+    /// Returns a progress bar on a terminal that begins with `title`, for long work of this process whose extent is known.
+    fn progress_bar(&self, title: &str) -> Box<dyn ProgressBar>;
+
+    /// Prints a question on the terminal, and returns the line that is entered; `None` if standard input is no terminal, or has ended.
+    fn ask(&self, question: &str) -> Option<String>;
+}
+
+/// A progress bar, which is removed from the terminal when it is dropped. Without a terminal, it shows nothing.
+pub trait ProgressBar {
+    /// Shows that `done` of `total` units of a phase of the work are done.
+    fn show(&self, phase: &str, done: u64, total: u64);
+
+    /// Removes the bar until it is shown again, so that something can be printed in its place.
+    fn hide(&self);
 }
 
 /// Prints text on standard output, in place of a progress line.

@@ -12,7 +12,7 @@ use std::fmt;
 pub use clap;
 
 pub use failure::{Exit, Failure, Outcome};
-pub use host::{CommandHost, MountAnswers, Print};
+pub use host::{CommandHost, MountAnswers, Print, ProgressBar};
 
 /// A command that a layer or base adds to the command line.
 #[derive(Clone, Copy)]

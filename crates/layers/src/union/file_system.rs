@@ -96,6 +96,14 @@ impl FileSystem for UnionFileSystem {
         self.union.mount_state.views().iter().try_for_each(|view| view.file_system().sync())
     }
 
+    fn end_of_use(&self) -> Result<()> {
+        let views = self.union.mount_state.views();
+        let of_views = views.iter().map(|view| view.file_system().end_of_use()).fold(Ok(()), Result::and);
+        let slots = self.union.branches.slots();
+        let ends = slots.iter().map(|slot| slot.member.base.file_system.end_of_use());
+        ends.fold(of_views, Result::and)
+    }
+
     fn claim(&self) -> Result<Claim> {
         // Its own branches are claimed.
         self.claimed.claim()

@@ -44,7 +44,7 @@ fn layers_stack_on_an_existing_file_system() {
 fn errors_point_at_their_cause() {
     let cases = [
         ("mam:", 1, "there is no kind of base 'mam'; did you mean 'mem'?"),
-        ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir, iso and mem"),
+        ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir, fat, iso and mem"),
         ("dir:", 1, "'dir:' needs a path"),
         ("mem:nonsense", 5, "`mem` has no option `nonsense`"),
         ("mem:(size=1g)", 6, "`mem` takes no options in parentheses; write mem:[OPTION=VALUE,...]"),
@@ -250,8 +250,8 @@ fn plain_paths_are_recognised_by_their_contents() {
     fs::write(disks.directory.path().join("empty"), "").unwrap();
     assert_eq!(disks.owner("DIR/a.img(uid=7)"), 7);
     assert_eq!(disks.build("DIR").unwrap().describe()[0].kind, "dir");
-    let expected = "`DIR/other` is neither a directory, nor a disk of the tests, nor an ISO 9660 image; check the path, or name \
-                    the kind of base, as in disk:DIR/other";
+    let expected = "`DIR/other` is neither a directory, nor a disk of the tests, nor a FAT file system, nor an ISO 9660 image; check the path, or \
+                    name the kind of base, as in disk:DIR/other";
     assert_eq!(disks.error("DIR/other").1, expected);
     assert!(matches!(disks.error("DIR/empty").0, BuildProblem::Unrecognised { .. }));
     assert!(matches!(disks.error("dir:DIR/a.img").0, BuildProblem::Directory(_)));
@@ -264,7 +264,10 @@ fn plain_paths_are_recognised_by_their_contents() {
     );
     // Without a kind of base that recognises it, a file is no directory.
     let plain = build(&parse(disks.directory.path().join("a.img").to_str().unwrap()).unwrap()).err().unwrap();
-    assert!(plain.to_string().contains("is neither a directory, nor an ISO 9660 image;"), "{plain}");
+    assert!(
+        plain.to_string().contains("is neither a directory, nor a FAT file system, nor an ISO 9660 image;"),
+        "{plain}"
+    );
 }
 
 #[test]

@@ -75,6 +75,11 @@ impl FileSystem for FanOutFileSystem {
         self.healthy().map(|branch| branch.sync()).fold(Ok(()), Result::and)
     }
 
+    fn end_of_use(&self) -> Result<()> {
+        // The use of all branches ends, also of those that do not work, and the first error is reported.
+        self.0.branches.iter().map(|branch| branch.end_of_use()).fold(Ok(()), Result::and)
+    }
+
     fn claim(&self) -> Result<Claim> {
         let written = self.0.branches.iter().filter(|branch| !branch.properties().needs.read_only);
         Ok(Claim::all(written.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))

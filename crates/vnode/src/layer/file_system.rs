@@ -57,6 +57,15 @@ impl<L: Layer> Mount<L> {
     }
 }
 
+impl<L: Layer> LayerFileSystem<L> {
+    /// Has the data of all objects in encoded files become stable with the next sync of the file system below.
+    fn promise_all(&self) {
+        if self.0.layer.block_map().is_some() {
+            self.0.vnodes.all().iter().for_each(|node| promise(node));
+        }
+    }
+}
+
 impl<L: Layer> FileSystem for LayerFileSystem<L> {
     fn root(&self) -> VnodeRef {
         self.0.wrap(self.0.lower.root())
@@ -84,10 +93,13 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.0.layer.block_map().is_some() {
-            self.0.vnodes.all().iter().for_each(|node| promise(node));
-        }
+        self.promise_all();
         self.0.lower.sync()
+    }
+
+    fn end_of_use(&self) -> Result<()> {
+        self.promise_all();
+        self.0.lower.end_of_use()
     }
 
     fn fsid(&self) -> Option<u64> {

@@ -1,4 +1,5 @@
 //! The charts and their common parts: page, legend, colours, and the logarithmic scale of ratios.
+pub(crate) mod fat;
 pub(crate) mod ratios;
 pub(crate) mod union;
 
@@ -13,7 +14,7 @@ const TICKS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0
 /// Upper end of a scale below which the ticks above would be too few.
 const FINE_TICKS_MAX: f64 = 1.9;
 const FINE_TICKS: &[f64] = &[0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8];
-const STACK_COLOURS: &[&str] = &["#0b5fce", "#59a6ff", "#0a2f66"];
+const STACK_COLOURS: &[&str] = &["#0b5fce", "#59a6ff", "#0a2f66", "#00a3a3", "#7bc8e8", "#3f3fbf"];
 const PEER_COLOURS: &[&str] = &["#7a7a7a", "#d9822b", "#b5487b", "#3a9a6b", "#8d6cc9", "#a88b00"];
 
 /// A logarithmic scale between two positions on the page.

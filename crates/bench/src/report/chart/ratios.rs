@@ -1,5 +1,6 @@
 //! The chart of ratios: one row per step and one dot per subject, on a logarithmic scale.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
+use crate::measure::{StepResult, WorkloadResult};
 use crate::report::results::BenchResults;
 use crate::subjects::NATIVE;
 
@@ -15,7 +16,8 @@ struct Dot<'a> {
     ratio: f64,
 }
 
-struct Row<'a> {
+/// One step of a workload.
+pub(crate) struct Row<'a> {
     workload: &'a str,
     step: &'a str,
     dots: Vec<Dot<'a>>,
@@ -23,17 +25,22 @@ struct Row<'a> {
 
 /// Returns the contents of chart.svg.
 pub(crate) fn render(results: &BenchResults) -> String {
-    let rows = rows(results);
+    let names = results.subject_names();
+    let rows: Vec<_> = results.ordered().flat_map(|(workload, result)| rows(workload, result, &names)).collect();
+    chart("Time as a multiple of the lower file system's", &rows, &names)
+}
+
+/// Returns a chart of these rows, with these subjects in the legend.
+pub(crate) fn chart(title: &str, rows: &[Row<'_>], names: &[&str]) -> String {
     let gaps = rows.windows(2).filter(|pair| pair[0].workload != pair[1].workload).count() as f64;
     let height = TOP + rows.len() as f64 * ROW + gaps * GAP + BOTTOM;
-    let names = results.subject_names();
     let scale = Scale::of(rows.iter().flat_map(|row| row.dots.iter().map(|dot| dot.ratio)), LEFT, WIDTH - RIGHT);
-    let mut svg = begin("Time as a multiple of the lower file system's", height);
-    legend(&mut svg, &names);
+    let mut svg = begin(title, height);
+    legend(&mut svg, names);
     grid(&mut svg, &scale, height);
     let mut y = TOP;
     let mut previous = "";
-    for row in &rows {
+    for row in rows {
         if row.workload != previous {
             if !previous.is_empty() {
                 y += GAP;
@@ -44,25 +51,22 @@ pub(crate) fn render(results: &BenchResults) -> String {
             );
             previous = row.workload;
         }
-        draw_row(&mut svg, row, y, &scale, &names);
+        draw_row(&mut svg, row, y, &scale, names);
         y += ROW;
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn rows(results: &BenchResults) -> Vec<Row<'_>> {
-    let mut rows = Vec::new();
-    for (workload, result) in results.ordered() {
-        for step in &result.steps {
-            let dot = |subject| Some(Dot { subject, ratio: step.subjects.get(subject)?.ratio? });
-            let names = results.subject_names();
-            let dots = names.into_iter().filter(|name| *name != NATIVE).filter_map(dot).collect();
-            let name = if step.step == workload { "" } else { step.step.as_str() };
-            rows.push(Row { workload, step: name, dots });
-        }
-    }
-    rows
+/// Returns the rows of a workload: one for each step, with the ratios of these subjects.
+pub(crate) fn rows<'a>(workload: &'a str, result: &'a WorkloadResult, names: &[&'a str]) -> Vec<Row<'a>> {
+    let row = |step: &'a StepResult| {
+        let dot = |subject: &&'a str| Some(Dot { subject, ratio: step.subjects.get(*subject)?.ratio? });
+        let dots = names.iter().filter(|name| **name != NATIVE).filter_map(dot).collect();
+        let name = if step.step == workload { "" } else { step.step.as_str() };
+        Row { workload, step: name, dots }
+    };
+    result.steps.iter().map(row).collect()
 }
 
 fn grid(svg: &mut String, scale: &Scale, height: f64) {

@@ -88,7 +88,7 @@ impl MountServer {
     /// Serves until the mount is gone, and flushes everything to storage.
     pub(crate) fn run(self) -> Outcome {
         self.mount.served.wait();
-        if let Err(errno) = self.mount.file_system.sync() {
+        if let Err(errno) = self.mount.file_system.end_of_use() {
             tracing::error!(%errno, "not everything could be written to storage");
         }
         tracing::info!(mount_point = self.mount.report.mount_point, "unmounted");

@@ -1,0 +1,146 @@
+//! Metadata as a time of creation: a valid one, which other systems keep when they rename a file, from 2099 on.
+
+use vnode::{Device, FileKind};
+
+use crate::fat::format::DosDateTime;
+
+use super::owners::{OWNERS_MAX, OwnerTable};
+use super::{UnixFields, kind_number, kind_of_number};
+
+/// Size of the data of a device node: major and minor number.
+pub(crate) const DEVICE_SIZE: usize = 8;
+
+/// Years since 1980 of the first year that stands for metadata.
+const YEAR_MIN: u64 = 119;
+/// Number of modes.
+const MODES: u64 = 0o10000;
+const KINDS: u64 = 6;
+
+/// Number of values of each field of a time, from the one that changes first.
+const HUNDREDTHS: u64 = 200;
+const HALF_SECONDS: u64 = 30;
+const MINUTES: u64 = 60;
+const HOURS: u64 = 24;
+/// All months have these days.
+const DAYS: u64 = 28;
+const MONTHS: u64 = 12;
+
+const VALUES: u64 = KINDS * MODES * OWNERS_MAX as u64 * OWNERS_MAX as u64;
+const VALUES_PER_YEAR: u64 = HUNDREDTHS * HALF_SECONDS * MINUTES * HOURS * DAYS * MONTHS;
+const _: () = assert!(YEAR_MIN + VALUES.div_ceil(VALUES_PER_YEAR) <= 128);
+
+/// Returns the time that stands for these fields, with owner and group by their numbers.
+pub(crate) fn encode(fields: &UnixFields, (user, group): (u32, u32)) -> DosDateTime {
+    let kind = u64::from(kind_number(fields.kind)) * MODES + u64::from(fields.mode) % MODES;
+    let owners = u64::from(OWNERS_MAX);
+    let mut value = (kind * owners + u64::from(user) % owners) * owners + u64::from(group) % owners;
+    let mut take = |count: u64| {
+        let digit = value % count;
+        value /= count;
+        digit
+    };
+    let hundredths = take(HUNDREDTHS);
+    let (half_seconds, minute, hour) = (take(HALF_SECONDS), take(MINUTES), take(HOURS));
+    let (day, month) = (take(DAYS) + 1, take(MONTHS) + 1);
+    DosDateTime {
+        date: ((YEAR_MIN + value) << 9 | month << 5 | day) as u16,
+        time: (hour << 11 | minute << 5 | half_seconds) as u16,
+        hundredths: hundredths as u8,
+    }
+}
+
+/// Returns the fields that a time stands for; `None` for a real time, and if the owner or group is not known.
+pub(crate) fn decode(time: DosDateTime, owners: &OwnerTable) -> Option<UnixFields> {
+    time.decode(0)?;
+    let (year, month, day) = (u64::from(time.date >> 9), u64::from(time.date >> 5 & 0xF), u64::from(time.date & 0x1F));
+    let (hour, minute, half_seconds) =
+        (u64::from(time.time >> 11), u64::from(time.time >> 5 & 0x3F), u64::from(time.time & 0x1F));
+    let year = year.checked_sub(YEAR_MIN)?;
+    let day = day.checked_sub(1).filter(|&day| day < DAYS)?;
+    let digits = [
+        (year, u64::MAX),
+        (month.checked_sub(1)?, MONTHS),
+        (day, DAYS),
+        (hour, HOURS),
+        (minute, MINUTES),
+        (half_seconds, HALF_SECONDS),
+        (u64::from(time.hundredths), HUNDREDTHS),
+    ];
+    let value = digits.iter().skip(1).fold(digits[0].0, |value, (digit, count)| value * count + digit);
+    let count = u64::from(OWNERS_MAX);
+    let (rest, group) = (value / count, value % count);
+    let (rest, user) = (rest / count, rest % count);
+    let kind = kind_of_number(u8::try_from(rest / MODES).ok()?)?;
+    let (uid, gid) = owners.ids(user as u32, group as u32)?;
+    Some(UnixFields { kind, mode: (rest % MODES) as u32, uid, gid, device: Device::default() })
+}
+
+/// Returns the data of a device node.
+pub(crate) fn device_data(device: Device) -> [u8; DEVICE_SIZE] {
+    let mut data = [0; DEVICE_SIZE];
+    data[..4].copy_from_slice(&device.major.to_le_bytes());
+    data[4..].copy_from_slice(&device.minor.to_le_bytes());
+    data
+}
+
+/// Returns the number of the device whose node has this data.
+pub(crate) fn device_of_data([a, b, c, d, rest @ ..]: [u8; DEVICE_SIZE]) -> Device {
+    Device { major: u32::from_le_bytes([a, b, c, d]), minor: u32::from_le_bytes(rest) }
+}
+
+/// Returns whether an object is a device node, whose data is its number.
+pub(crate) fn has_device_data(kind: FileKind) -> bool {
+    matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owners() -> OwnerTable {
+        let mut owners = OwnerTable::default();
+        for (number, id) in [(0, 0), (1, 1000), (1023, 70_000)] {
+            owners.add(false, number, id);
+            owners.add(true, number, id + 5);
+        }
+        owners
+    }
+
+    #[test]
+    fn fields_survive_as_valid_times() {
+        for kind in (0..6).filter_map(kind_of_number) {
+            for mode in [0, 0o644, 0o7777] {
+                for (uid, gid) in [(0, 5), (1000, 70_005), (70_000, 70_005)] {
+                    let fields = UnixFields { kind, mode, uid, gid, device: Device::default() };
+                    let time = encode(&fields, owners().numbers(uid, gid).unwrap());
+                    assert!(time.decode(0).is_some(), "{time:?}");
+                    assert_eq!(decode(time, &owners()), Some(fields));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_format_is_right() {
+        let fields =
+            UnixFields { kind: FileKind::Regular, mode: 0o640, uid: 1000, gid: 1005, device: Device::default() };
+        let time = encode(&fields, (1, 1));
+        assert_eq!((time.hundredths, time.time, time.date), EXAMPLE);
+    }
+
+    #[test]
+    fn real_times_are_no_metadata() {
+        let real = DosDateTime { date: 118 << 9 | 12 << 5 | 31, time: 0, hundredths: 0 };
+        let invalid = DosDateTime { date: 119 << 9 | 13 << 5 | 1, ..real };
+        let late = DosDateTime { date: 119 << 9 | 1 << 5 | 29, ..real };
+        let unknown = encode(&UnixFields { mode: 0, ..fields() }, (5, 5));
+        assert_eq!([real, invalid, late, unknown].map(|time| decode(time, &owners())), [None; 4]);
+    }
+
+    fn fields() -> UnixFields {
+        UnixFields { kind: FileKind::Regular, mode: 0, uid: 0, gid: 0, device: Device::default() }
+    }
+
+    /// Hundredths, time and date of the value 416 · 2^20 + 1 · 2^10 + 1 = 436,208,641.
+    const EXAMPLE: (u8, u16, u16) = (41, 0x5D2D, 0xEE57);
+}

@@ -1,0 +1,152 @@
+//! Changes: how operations begin that change something, and are repeated when space becomes free.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError, RwLockReadGuard, Weak};
+
+use vnode::{Errno, Result, Timestamp};
+
+use crate::fat::format::{Entry, EntryAttributes};
+use crate::fat::journal::{JOURNAL_NAME, Journal};
+use crate::fat::volume::allocation::Near;
+use crate::fat::volume::chain::Chain;
+
+use super::inode::Inode;
+use super::volume::{SyncState, Volume};
+
+/// Number of blocks of directories that an operation changes, at most.
+const BLOCKS_PER_OPERATION: usize = 12;
+
+/// Number of objects that are changed in memory at a time, at most, where no journal limits them.
+const CHANGES_MAX: usize = 8192;
+
+/// Number of synchronizations for which an operation waits.
+const WAITS_MAX: usize = 3;
+
+/// Proof that an operation may make changes, which reach the disk together.
+pub(crate) struct Change<'a> {
+    volume: &'a Volume<Inode>,
+    _barrier: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.volume.lock_pending();
+        pending.operations = pending.operations.saturating_sub(1);
+    }
+}
+
+impl Volume<Inode> {
+    /// Runs an operation that makes changes. If it fails for lack of space although clusters will be free, it runs again after a
+    /// synchronization. Called without any lock held.
+    ///
+    /// # Errors
+    /// `EROFS`; those of the operation.
+    pub(crate) fn change<T>(&self, mut operation: impl FnMut(&Change<'_>) -> Result<T>) -> Result<T> {
+        let mut attempt = || {
+            let change = self.begin_change()?;
+            operation(&change)
+        };
+        let result = match attempt() {
+            Err(errno) if self.can_retry(errno) => {
+                self.synchronize()?;
+                attempt()
+            }
+            result => result,
+        };
+        self.forget_contents();
+        result
+    }
+
+    /// Waits until the journal has room for the changes of one more operation, and begins it.
+    fn begin_change(&self) -> Result<Change<'_>> {
+        self.storage.check_writable()?;
+        if !self.is_prepared.load(Ordering::Acquire) {
+            self.prepare_changes()?;
+        }
+        for attempt in 0.. {
+            let limit = usize::try_from(self.blocks_max.load(Ordering::Acquire)).unwrap_or(usize::MAX).min(CHANGES_MAX);
+            let mut pending = self.lock_pending();
+            let needed = pending.blocks_max() + BLOCKS_PER_OPERATION * (pending.operations + 1);
+            if needed <= limit || attempt >= WAITS_MAX {
+                pending.operations += 1;
+                break;
+            }
+            drop(pending);
+            self.synchronize()?;
+        }
+        let change = Change { volume: self, _barrier: self.share_barrier() };
+        if self.is_ending.load(Ordering::Acquire) { Err(Errno::EROFS) } else { Ok(change) }
+    }
+
+    /// Prepares the disk for the first change: marks the volume as in use, and creates the journal if there is none.
+    ///
+    /// # Errors
+    /// `EIO`, after which the volume is read-only.
+    fn prepare_changes(&self) -> Result<()> {
+        let root = self.root.get().and_then(Weak::upgrade).ok_or(Errno::EROFS)?;
+        let mut sync = self.lock_synchronization();
+        if self.is_prepared.load(Ordering::Acquire) || sync.has_ended {
+            return Ok(());
+        }
+        let first_change = self.first_change.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(first_change) = first_change {
+            first_change();
+        }
+        self.mark(&mut sync, true)?;
+        if sync.wants_journal && sync.journal.is_none() {
+            match self.create_journal(&mut sync, &root) {
+                Ok(()) => {}
+                Err(Errno::ENOSPC) => {
+                    sync.wants_journal = false;
+                    tracing::warn!("{}: there is no room for a journal", self.storage.title());
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.is_prepared.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Creates the journal, and makes it stable.
+    fn create_journal(&self, sync: &mut SyncState, root: &Inode) -> Result<()> {
+        let size = Journal::preferred_size(&self.storage).ok_or(Errno::ENOSPC)?;
+        let wanted = self.clusters_of(size);
+        let mut chain = Chain::new(0);
+        let length = chain.extend(&mut self.lock_clusters(), &self.storage, (0, wanted), Near::Start)?;
+        let first = chain.first();
+        let chain = Mutex::new(chain);
+        let added = if length < wanted {
+            Err(Errno::ENOSPC)
+        } else {
+            self.access().zero(&chain, 0, size).and_then(|()| self.add_journal_entry(root, first, size))
+        };
+        let mut chain = chain.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Err(errno) = added {
+            chain.cut(&mut self.lock_clusters(), &self.storage, 0)?;
+            return Err(errno);
+        }
+        self.run(sync)?;
+        let runs = chain.runs(self.lock_clusters().table(), &self.storage, wanted)?;
+        sync.journal = Journal::new(&self.storage, &runs, size);
+        let capacity = sync.journal.as_ref().map_or(u64::MAX, |journal| journal.capacity() as u64);
+        self.blocks_max.store(capacity, Ordering::Release);
+        Ok(())
+    }
+
+    fn add_journal_entry(&self, root: &Inode, first: u32, size: u64) -> Result<()> {
+        let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM | EntryAttributes::ARCHIVE;
+        let created = self.to_dos(Timestamp::now());
+        let mut entry = Entry { created, modified: created, ..Entry::new(JOURNAL_NAME, own) };
+        entry.modified.hundredths = 0;
+        entry.accessed_date = created.date;
+        entry.set_first_cluster(self.storage.geometry().width(), first);
+        entry.size = size as u32;
+        let mut state = root.write();
+        root.load(&mut state)?;
+        let prepared = state.contents()?.prepare_short(entry);
+        root.make_room(&mut state, &prepared)?;
+        state.contents_mut()?.insert(&prepared)?;
+        root.mark_contents_dirty(&mut state);
+        Ok(())
+    }
+}

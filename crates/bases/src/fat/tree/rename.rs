@@ -1,0 +1,409 @@
+//! Renames: moves, replacements, exchanges and whiteouts, within and across directories.
+
+use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
+
+use vnode::{Caller, Device, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
+
+use crate::fat::directory::contents::PreparedEntry;
+use crate::fat::format::{Entry, FatWidth};
+use crate::fat::sidecar::store::{Owner, identity};
+use crate::unix::permissions;
+use crate::unix::renames::{self, Nesting, Rename, Target};
+
+use super::changing::Change;
+use super::create::NewObject;
+use super::inode::{Inode, Link, State};
+
+/// Size of the record of a whiteout in bytes, at most.
+const WHITEOUT_SIZE: u64 = 2048;
+
+/// The locked directories of a rename.
+struct LockedParents<'a> {
+    from: RwLockWriteGuard<'a, State>,
+    /// `None` if it is the source's directory.
+    to: Option<RwLockWriteGuard<'a, State>>,
+    /// Inode numbers from the source's (target's) directory up to the root; empty if both are in one directory, and only the
+    /// directory's own if no other can be the target (the source).
+    from_ancestors: Vec<InodeNumber>,
+    to_ancestors: Vec<InodeNumber>,
+    _renames: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a> LockedParents<'a> {
+    fn lock(
+        (from, name): (&'a Inode, Name<'_>),
+        (to, to_name): (&'a Inode, Name<'_>),
+        mode: RenameMode,
+    ) -> Result<Self> {
+        if from.number == to.number {
+            let mut state = from.write();
+            from.load(&mut state)?;
+            return Ok(Self { from: state, to: None, from_ancestors: vec![], to_ancestors: vec![], _renames: None });
+        }
+        let renames = from.volume.lock_renames();
+        // From here on no directory moves: if neither name is a directory's, neither of the two can be in the other's way up, which may
+        // be long, and need not be taken.
+        let may_nest = mode == RenameMode::Exchange || from.has_directory(name) || to.has_directory(to_name);
+        let (from_ancestors, to_ancestors) = match may_nest {
+            true => (ancestor_numbers(from), ancestor_numbers(to)),
+            false => (vec![from.number], vec![to.number]),
+        };
+        let (mut from_state, mut to_state) = lock_both(from, to);
+        to.load(&mut to_state)?;
+        from.load(&mut from_state)?;
+        Ok(Self { from: from_state, to: Some(to_state), from_ancestors, to_ancestors, _renames: Some(renames) })
+    }
+
+    fn to(&self) -> &State {
+        self.to.as_deref().unwrap_or(&self.from)
+    }
+
+    fn to_mut(&mut self) -> &mut State {
+        self.to.as_deref_mut().unwrap_or(&mut self.from)
+    }
+}
+
+/// Locks two directories, of which either may be in the other: never waits for one while it holds the other.
+fn lock_both<'a>(one: &'a Inode, other: &'a Inode) -> (RwLockWriteGuard<'a, State>, RwLockWriteGuard<'a, State>) {
+    loop {
+        let first = one.write();
+        if let Some(second) = other.try_write() {
+            return (first, second);
+        }
+        drop(first);
+        let second = other.write();
+        if let Some(first) = one.try_write() {
+            return (first, second);
+        }
+        drop(second);
+        std::thread::yield_now();
+    }
+}
+
+/// The locked objects of a rename.
+struct LockedObjects<'a> {
+    source: RwLockWriteGuard<'a, State>,
+    target: Option<RwLockWriteGuard<'a, State>>,
+}
+
+impl<'a> LockedObjects<'a> {
+    fn lock(source: &'a Inode, target: Option<&'a Inode>) -> Self {
+        let order = |inode: &Inode| (inode.kind != FileKind::Directory, inode.number);
+        match target {
+            None => Self { source: source.write(), target: None },
+            Some(target) if order(source) < order(target) => {
+                let source = source.write();
+                Self { source, target: Some(target.write()) }
+            }
+            Some(target) => {
+                let target = target.write();
+                Self { source: source.write(), target: Some(target) }
+            }
+        }
+    }
+}
+
+/// The names of a rename.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    from_slot: u32,
+    to: &'a Inode,
+    to_name: Name<'a>,
+    /// The slot of the target, if that exists and is not the source.
+    to_slot: Option<u32>,
+}
+
+impl Inode {
+    /// Renames `name` in this directory to `to_name` in the directory `to`.
+    pub(crate) fn move_entry(
+        &self,
+        change: &Change<'_>,
+        caller: &Caller,
+        (name, to, to_name): (Name<'_>, &Inode, Name<'_>),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let whiteout = match mode {
+            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace if !self.volume.has_metadata() => {
+                return Err(Errno::EINVAL);
+            }
+            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
+                let kind = FileKind::CharacterDevice;
+                Some(NewObject { kind, mode: 0, device: Device::default(), target: &[] })
+            }
+            _ => None,
+        };
+        // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
+        let source: Arc<Inode>;
+        let target: Option<Arc<Inode>>;
+        if to.kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        if whiteout.is_some() {
+            self.volume.number_owners(caller.uid, caller.gid)?;
+        }
+        let mut parents = LockedParents::lock((self, name), (to, to_name), mode)?;
+        for directory in [&*parents.from, parents.to()] {
+            permissions::check(&directory.metadata.protection, caller, permissions::SEARCH)?;
+        }
+        let from_slot = self.find_slot(&parents.from, caller, name)?;
+        let found = match to.find_slot(parents.to(), caller, to_name) {
+            Err(Errno::ENOENT) => None,
+            result => Some(result?),
+        };
+        source = self.child(&parents.from, from_slot)?;
+        // A name that differs only in case is the source's own.
+        let to_slot = found.filter(|&slot| parents.to.is_some() || slot != from_slot);
+        if found.is_some() && to_slot.is_none() {
+            let is_same = parents.from.contents()?.shown_name(from_slot).as_deref() == Some(to_name.as_bytes());
+            match mode {
+                RenameMode::NoReplace | RenameMode::WhiteoutNoReplace if is_same => return Err(Errno::EEXIST),
+                RenameMode::Exchange => return Ok(()),
+                _ if is_same => return Ok(()),
+                _ => {}
+            }
+        }
+        target = match to_slot {
+            Some(slot) => Some(to.child(parents.to(), slot)?),
+            None => None,
+        };
+        renames::check_names(target.is_some(), nesting(&parents, &source, target.as_deref()), mode)?;
+        let mut objects = LockedObjects::lock(&source, target.as_deref());
+        if let (Some(target), Some(state)) = (&target, &mut objects.target)
+            && target.kind == FileKind::Directory
+        {
+            target.load(state)?;
+        }
+        check_permissions(&parents, &objects, (to, target.as_deref()), caller, mode)?;
+        let names = Names { from_slot, to, to_name, to_slot };
+        match mode {
+            RenameMode::Exchange => self.exchange(&mut parents, &mut objects, names, (&source, target.as_ref())),
+            _ => {
+                if whiteout.is_some() {
+                    self.reserve_record(&mut parents.from, WHITEOUT_SIZE)?;
+                }
+                self.replace(&mut parents, &mut objects, names, (&source, target.as_ref()))?;
+                match whiteout {
+                    Some(whiteout) => self.add(change, &mut parents.from, caller, name, &whiteout).map(drop),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Returns whether a name in this directory is that of a directory.
+    fn has_directory(&self, name: Name<'_>) -> bool {
+        let Ok(state) = self.read_loaded() else { return false };
+        let entry = || {
+            let contents = state.contents().ok()?;
+            contents.entry(contents.find(&self.volume.rules.units_to_find(name)?)?)
+        };
+        entry().is_some_and(|entry| entry.is_directory())
+    }
+
+    /// Moves the source over the target, or to a new name.
+    fn replace(
+        &self,
+        parents: &mut LockedParents<'_>,
+        objects: &mut LockedObjects<'_>,
+        names: Names<'_>,
+        (source, target): (&Arc<Inode>, Option<&Arc<Inode>>),
+    ) -> Result<()> {
+        let Names { from_slot, to, to_name, to_slot } = names;
+        self.prepare_parent_change(parents, objects, source)?;
+        let size = self.record_size(&objects.source.metadata);
+        to.reserve_record(parents.to_mut(), size)?;
+        let entry = parents.from.contents()?.entry(from_slot).ok_or(Errno::ENOENT)?;
+        let prepared = match to_slot {
+            Some(_) => None,
+            None => Some(self.prepare_name(parents, names, entry)?),
+        };
+        objects.source.metadata.times.changed();
+        // Nothing fails from here on.
+        let slot = match (to_slot, prepared) {
+            (Some(slot), _) => {
+                to.forget_record(parents.to_mut(), slot)?;
+                parents.to_mut().contents_mut()?.set_entry(slot, |other| copy_object(other, &entry));
+                slot
+            }
+            (None, Some(prepared)) => parents.to_mut().contents_mut()?.insert(&prepared)?,
+            (None, None) => return Err(Errno::EIO),
+        };
+        debug_assert!(to_slot.is_some() || to_name.as_bytes().len() <= vnode::NAME_MAX);
+        self.detach(&mut parents.from, from_slot)?;
+        if let (Some(target), Some(state)) = (target, &mut objects.target) {
+            target.unlink_state(state);
+            if target.kind == FileKind::Directory {
+                self.volume.forget_removed(target.number);
+            }
+        }
+        self.relink(source, &mut objects.source, (to, parents.to_mut(), slot))?;
+        if let Some(to_state) = &mut parents.to {
+            self.change_parent(source, &mut objects.source, to)?;
+            to_state.metadata.times.modified();
+            to.metadata_changed(to_state);
+        }
+        to.mark_contents_dirty(parents.to_mut());
+        Ok(())
+    }
+
+    /// Exchanges the objects of both names.
+    fn exchange(
+        &self,
+        parents: &mut LockedParents<'_>,
+        objects: &mut LockedObjects<'_>,
+        names: Names<'_>,
+        (source, target): (&Arc<Inode>, Option<&Arc<Inode>>),
+    ) -> Result<()> {
+        let Names { from_slot, to, to_slot, .. } = names;
+        let (Some(target), Some(to_slot)) = (target, to_slot) else {
+            return Err(Errno::ENOENT);
+        };
+        self.prepare_parent_change(parents, objects, source)?;
+        let sizes = [&Some(&objects.source), &objects.target.as_ref()]
+            .map(|state| state.map_or(0, |state| self.record_size(&state.metadata)));
+        self.reserve_record(&mut parents.from, sizes[1])?;
+        to.reserve_record(parents.to_mut(), sizes[0])?;
+        let Some(target_state) = &mut objects.target else { return Err(Errno::ENOENT) };
+        if parents.to.is_some() && target.kind == FileKind::Directory {
+            target.load(target_state)?;
+        }
+        objects.source.metadata.times.changed();
+        target_state.metadata.times.changed();
+        let one = parents.from.contents()?.entry(from_slot).ok_or(Errno::ENOENT)?;
+        let other = parents.to().contents()?.entry(to_slot).ok_or(Errno::ENOENT)?;
+        self.forget_record(&mut parents.from, from_slot)?;
+        to.forget_record(parents.to_mut(), to_slot)?;
+        parents.from.contents_mut()?.set_entry(from_slot, |entry| copy_object(entry, &other));
+        parents.to_mut().contents_mut()?.set_entry(to_slot, |entry| copy_object(entry, &one));
+        self.relink(source, &mut objects.source, (to, parents.to_mut(), to_slot))?;
+        self.relink(target, target_state, (self, &mut parents.from, from_slot))?;
+        parents.from.metadata.times.modified();
+        self.metadata_changed(&mut parents.from);
+        self.mark_contents_dirty(&mut parents.from);
+        if let Some(to_state) = &mut parents.to {
+            self.change_parent(source, &mut objects.source, to)?;
+            self.change_parent(target, target_state, self)?;
+            to_state.metadata.times.modified();
+            to.metadata_changed(to_state);
+            to.mark_contents_dirty(to_state);
+        }
+        Ok(())
+    }
+
+    /// Returns the entry of the source under its new name, for which there is room.
+    fn prepare_name(&self, parents: &mut LockedParents<'_>, names: Names<'_>, entry: Entry) -> Result<PreparedEntry> {
+        let Names { from_slot, to, to_name, .. } = names;
+        let units = to.check_new_name(parents.to(), to_name)?;
+        let own = if parents.to.is_some() { None } else { Some(from_slot) };
+        let prepared = parents.to().contents()?.prepare_except(&units, entry, own)?;
+        to.make_room(parents.to_mut(), &prepared)?;
+        Ok(prepared)
+    }
+
+    /// Loads what changes if a directory gets another parent.
+    fn prepare_parent_change(
+        &self,
+        parents: &LockedParents<'_>,
+        objects: &mut LockedObjects<'_>,
+        source: &Inode,
+    ) -> Result<()> {
+        if parents.to.is_some() && source.kind == FileKind::Directory {
+            source.load(&mut objects.source)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the entry `..` of a directory, whose contents were loaded; does nothing for other objects.
+    fn change_parent(&self, moved: &Arc<Inode>, state: &mut State, parent: &Inode) -> Result<()> {
+        if moved.kind != FileKind::Directory {
+            return Ok(());
+        }
+        let width: FatWidth = self.volume.storage.geometry().width();
+        let cluster = parent.cluster_as_parent();
+        state.contents_mut()?.set_parent(|entry| entry.set_first_cluster(width, cluster));
+        moved.mark_contents_dirty(state);
+        Ok(())
+    }
+
+    /// Removes the record of an entry of this directory, whose object the entry is no longer of.
+    fn forget_record(&self, state: &mut State, slot: u32) -> Result<()> {
+        let contents = state.contents()?;
+        if let Some(sidecar) = self.lock_sidecar().as_mut() {
+            sidecar.remove(slot, identity(contents, slot, self.volume.access()));
+        }
+        Ok(())
+    }
+
+    /// Makes an entry in another place that of an object.
+    fn relink(
+        &self,
+        object: &Arc<Inode>,
+        state: &mut State,
+        (parent, parent_state, slot): (&Inode, &mut State, u32),
+    ) -> Result<()> {
+        let before = state.link.as_ref().map(Link::default_number);
+        let cluster = state.link.as_ref().map_or(0, |link| link.cluster);
+        let link = Link { parent: parent.to_arc(), slot, cluster };
+        self.volume.rebind(object.number, before, Some(link.default_number()));
+        let left = object.set_link(state, Some(link));
+        object.metadata_changed(state);
+        if let Some(sidecar) = parent.lock_sidecar().as_mut() {
+            sidecar.set(Owner::Slot(slot), Box::new(state.metadata.record(state.size, &self.volume.options)));
+        }
+        debug_assert!(parent_state.contents().is_ok());
+        // The directory that the object was in is locked by the caller, which has a reference to it.
+        drop(left);
+        Ok(())
+    }
+}
+
+/// Makes an entry that of another object; its name stays.
+fn copy_object(entry: &mut Entry, other: &Entry) {
+    let (name, case) = (entry.name, entry.case);
+    *entry = Entry { name, case, ..*other };
+}
+
+/// Returns how the objects and the directories of a rename contain each other.
+fn nesting(parents: &LockedParents<'_>, source: &Inode, target: Option<&Inode>) -> Nesting {
+    Nesting {
+        source_contains_target: parents.to_ancestors.contains(&source.number),
+        target_contains_source: target.is_some_and(|target| parents.from_ancestors.contains(&target.number)),
+    }
+}
+
+/// Checks whether the caller may rename these objects.
+fn check_permissions(
+    parents: &LockedParents<'_>,
+    objects: &LockedObjects<'_>,
+    (to, target): (&Inode, Option<&Inode>),
+    caller: &Caller,
+    mode: RenameMode,
+) -> Result<()> {
+    let has_entries = |state: &State| {
+        target.is_some_and(|target| state.contents().is_ok_and(|contents| target.has_entries(contents)))
+    };
+    let target = objects
+        .target
+        .as_deref()
+        .map(|target| Target { protection: &target.metadata.protection, has_entries: has_entries(target) });
+    let rename = Rename {
+        from: &parents.from.metadata.protection,
+        to: parents.to.as_deref().map(|to| &to.metadata.protection),
+        to_is_removed: parents.to().is_unlinked(to),
+        to_is_full: false,
+        source: &objects.source.metadata.protection,
+        target,
+    };
+    renames::check(&rename, caller, mode)
+}
+
+/// Returns the numbers of a directory and all its ancestors. The rename lock keeps them unchanged.
+fn ancestor_numbers(directory: &Inode) -> Vec<InodeNumber> {
+    let mut numbers = vec![directory.number];
+    let mut above = directory.parent_directory();
+    while let Some(next) = above {
+        numbers.push(next.number);
+        above = next.parent_directory();
+    }
+    numbers
+}

@@ -1,0 +1,184 @@
+//! Reads and writes of the device: in blocks of the size that the options have, and after errors.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use plyfs_bases::device::{Device, DeviceRef, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
+use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MountError, Options};
+use vnode::{Errno, FileSystem, OpenFlags};
+
+use crate::image::{self, KINDS, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
+
+const BLOCK: u32 = 16 << 10;
+
+/// A device that notes what is read and written.
+struct CountingDevice {
+    device: MemoryDevice,
+    reads: AtomicU64,
+    writes: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Device for CountingDevice {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.device.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.device.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> vnode::Result<()> {
+        self.writes.lock().unwrap().push((offset, data.len() as u64));
+        self.device.write_at(offset, data)
+    }
+
+    fn flush(&self) -> vnode::Result<()> {
+        self.device.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> vnode::Result<()> {
+        self.device.discard(offset, length)
+    }
+}
+
+#[test]
+fn files_are_read_and_written_in_blocks() {
+    let Some(device) = image::format(KINDS[1]) else { return };
+    let device = Arc::new(CountingDevice { device, reads: AtomicU64::new(0), writes: Mutex::default() });
+    let shared: DeviceRef = device.clone();
+    let options = Options { block: BLOCK, ..without_sidecars() };
+    let file_system = FatFileSystem::open(shared, "test", options.clone()).unwrap();
+    let contents: Vec<u8> = (0..200_000_u32).map(|byte| (byte / 3) as u8).collect();
+    let vnode = put(&file_system.root(), "file", &contents).unwrap();
+    assert_eq!(vnode.getattr(&superuser()).unwrap().block_size, BLOCK);
+    let longest = device.writes.lock().unwrap().iter().map(|(_, length)| *length).max();
+    assert!(longest >= Some(u64::from(BLOCK)));
+    let large = device.writes.lock().unwrap().iter().filter(|(_, length)| *length == u64::from(BLOCK)).count();
+    assert!(large >= contents.len() / BLOCK as usize - 1, "{large}");
+    let file = vnode.open(&superuser(), OpenFlags::READ_WRITE).unwrap();
+    let before = device.reads.load(Ordering::Relaxed);
+    let mut read = vec![0; contents.len()];
+    for (index, part) in read.chunks_mut(1000).enumerate() {
+        assert_eq!(file.read_at(&superuser(), index as u64 * 1000, part), Ok(part.len()));
+    }
+    assert!(read == contents);
+    let reads = device.reads.load(Ordering::Relaxed) - before;
+    assert!((1..=2 * contents.len() as u64 / u64::from(BLOCK) + 2).contains(&reads), "{reads}");
+    // What was changed is read.
+    file.write_at(&superuser(), 150_500, b"new").unwrap();
+    let mut three = [0; 3];
+    file.read_at(&superuser(), 150_500, &mut three).unwrap();
+    assert_eq!(&three, b"new");
+    file.truncate(&superuser(), 10).unwrap();
+    file.truncate(&superuser(), 160_000).unwrap();
+    file.read_at(&superuser(), 150_500, &mut three).unwrap();
+    assert_eq!(three, [0; 3]);
+    let bad = Options { block: 3000, ..options };
+    let expected = MountError::Block { block: 3000, cluster_size: 2048 };
+    let clean = Arc::new(image::format(KINDS[1]).unwrap());
+    assert_eq!(FatFileSystem::open(clean, "test", bad).err(), Some(expected));
+}
+
+#[test]
+fn what_could_not_be_written_is_tried_again_if_the_options_say_so() {
+    let Some(initial) = image::format(KINDS[1]) else { return };
+    for options in [without_sidecars(), with_sidecars()] {
+        let device = Arc::new(MemoryDevice::clone(&initial));
+        let shared: DeviceRef = device.clone();
+        let faulty = Arc::new(FaultyDevice::new(shared));
+        let options = Options { errors: ErrorPolicy::Continue, ..options };
+        let file_system = FatFileSystem::open(faulty.clone(), "test", options.clone()).unwrap();
+        let root = file_system.root();
+        put(&root, "before", &[1; 100_000]).unwrap();
+        file_system.sync().unwrap();
+        put(&root, "during", &[2; 50_000]).unwrap();
+        root.unlink(&superuser(), name("before")).unwrap();
+        faulty.add(Fault::of([Operation::Write, Operation::Flush], Effect::Error(Errno::EIO)));
+        assert_eq!(file_system.sync(), Err(Errno::EIO));
+        assert_eq!(file_system.sync(), Err(Errno::EIO));
+        faulty.repair();
+        put(&root, "after", &[3; 50_000]).unwrap();
+        // Clusters that become free with one synchronization are free on the disk with the next.
+        file_system.sync().unwrap();
+        file_system.sync().unwrap();
+        let expected = image::own_report(&device, plyfs_bases::fat::tools::fsck::FsckMode::Check).1;
+        assert!(expected.counts.keys().all(|code| ["dirty", "free-count", "next-free"].contains(code)), "{expected}");
+        drop((root, file_system));
+        assert!(!image::examine(&device).0, "it stays marked as in use");
+        let file_system = image::mount(&device, options);
+        assert_eq!(names(&file_system.root()), ["after", "during"]);
+        assert_eq!(get(&file_system.root(), "during").unwrap(), [2; 50_000]);
+        drop(file_system);
+        image::check(&device);
+    }
+}
+
+#[test]
+fn a_damaged_volume_becomes_read_only_unless_the_options_say_otherwise() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    put(&file_system.root(), "damaged", &[1; 10_000]).unwrap();
+    put(&file_system.root(), "other", &[2; 10_000]).unwrap();
+    file_system.end_of_use().unwrap();
+    drop(file_system);
+    let mut bytes = device.contents();
+    // The chain of the first file leads back to its first cluster, in both tables.
+    let at = |text: &[u8]| bytes.windows(text.len()).position(|window| window == text).unwrap();
+    let entry = at(b"DAMAGED    ");
+    let first = u16::from_le_bytes([bytes[entry + 26], bytes[entry + 27]]);
+    let sectors = u64::from(u16::from_le_bytes([bytes[22], bytes[23]]));
+    let start = 512 * u64::from(u16::from_le_bytes([bytes[14], bytes[15]]));
+    for table in 0..2 {
+        let place = (start + table * sectors * 512) as usize + 2 * (usize::from(first) + 1);
+        bytes[place..place + 2].copy_from_slice(&0_u16.to_le_bytes());
+    }
+    for errors in [ErrorPolicy::RemountReadOnly, ErrorPolicy::Continue] {
+        let damaged = Arc::new(MemoryDevice::from_bytes(&bytes));
+        let file_system = image::mount(&damaged, Options { errors, ..without_sidecars() });
+        let root = file_system.root();
+        put(&root, "earlier", b"1").unwrap();
+        assert_eq!(get(&root, "damaged").err(), Some(Errno::EIO));
+        assert_eq!(get(&root, "other").unwrap(), [2; 10_000], "the rest is readable");
+        let later = put(&root, "later", b"1").err();
+        assert_eq!(later, (errors == ErrorPolicy::RemountReadOnly).then_some(Errno::EROFS));
+        file_system.sync().unwrap();
+        drop((root, file_system));
+        let again = image::mount(&damaged, Options { preen: false, ..without_sidecars() });
+        find(&again.root(), "earlier").unwrap();
+        drop(again);
+        assert!(!image::examine(&damaged).0, "it is marked as in use");
+    }
+}
+
+#[test]
+fn a_volume_with_problems_that_preening_leaves_is_mounted_read_only() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    put(&file_system.root(), "ONE", &[1; 10_000]).unwrap();
+    put(&file_system.root(), "TWO", &[2; 10_000]).unwrap();
+    file_system.sync().unwrap();
+    let mut bytes = device.contents();
+    drop(file_system);
+    let at = |text: &[u8]| bytes.windows(text.len()).position(|window| window == text).unwrap();
+    let (one, two) = (at(b"ONE        "), at(b"TWO        "));
+    let cluster = [bytes[one + 26], bytes[one + 27]];
+    bytes[two + 26..two + 28].copy_from_slice(&cluster);
+    let shared = Arc::new(MemoryDevice::from_bytes(&bytes));
+    let file_system = image::mount(&shared, without_sidecars());
+    assert!(file_system.properties().needs.read_only);
+    assert_eq!(put(&file_system.root(), "new", b"").err(), Some(Errno::EROFS));
+    assert_eq!(get(&file_system.root(), "ONE").unwrap(), [1; 10_000]);
+    drop(file_system);
+    let options = Options { errors: ErrorPolicy::Continue, ..without_sidecars() };
+    let file_system = image::mount(&shared, options);
+    put(&file_system.root(), "new", b"").unwrap();
+}

@@ -1,0 +1,15 @@
+//! Tests of mounted FAT volumes: behaviour, agreement with a model, conformance, and what power failures leave.
+
+mod basics;
+mod conformance;
+mod crash;
+mod image;
+mod in_entries;
+mod io;
+mod kept;
+mod model;
+#[path = "../model/operation.rs"]
+mod operation;
+#[path = "../model/side.rs"]
+mod side;
+mod stress;

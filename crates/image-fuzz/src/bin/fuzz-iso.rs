@@ -1,0 +1,8 @@
+//! Guided by coverage: ISO 9660 images.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Some(input) = image_fuzz::Input::parse(bytes) {
+        image_fuzz::iso(&input);
+    }
+});
