@@ -72,6 +72,30 @@ fn names_are_found_regardless_of_case_and_keep_theirs() {
 }
 
 #[test]
+fn what_will_be_freed_is_free() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    let free = || file_system.root().statfs(&superuser()).unwrap().blocks_free;
+    put(&root, "file", b"").unwrap();
+    let before = free();
+    put(&root, "file", &[1; 1 << 20]).unwrap();
+    file_system.sync().unwrap();
+    assert!(free() < before);
+    let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+    set(&find(&root, "file").unwrap().vnode, size(0)).unwrap();
+    assert_eq!(free(), before, "after truncation");
+    set(&find(&root, "file").unwrap().vnode, size(1 << 20)).unwrap();
+    let open = find(&root, "file").unwrap();
+    root.unlink(&superuser(), name("file")).unwrap();
+    assert!(free() < before, "the file is still open");
+    drop(open);
+    assert_eq!(free(), before, "after removal");
+    file_system.sync().unwrap();
+    assert_eq!(free(), before, "after synchronization");
+}
+
+#[test]
 fn short_names_are_translated() {
     let Some(device) = device() else { return };
     let file_system = image::mount(&device, without_sidecars());

@@ -20,6 +20,7 @@ pub(crate) mod rename;
 pub(crate) mod resolve;
 pub(crate) mod snapshot;
 pub(crate) mod stamps;
+pub(crate) mod statistics;
 pub(crate) mod synchronize;
 pub(crate) mod volume;
 pub(crate) mod xattrs;

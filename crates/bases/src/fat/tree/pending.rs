@@ -55,6 +55,11 @@ impl<I> Pending<I> {
         !self.frees.is_empty() || !self.truncated.is_empty()
     }
 
+    /// Returns how many clusters of removed objects will become free, as far as the lengths of their chains are known.
+    pub(crate) fn clusters_to_free(&self) -> u64 {
+        self.frees.iter().map(|chain| chain.length_max).filter(|&length| length != u32::MAX).map(u64::from).sum()
+    }
+
     /// Returns the number of blocks that a synchronization has to write, at most.
     pub(crate) fn blocks_max(&self) -> usize {
         self.blocks + self.inodes.len() + self.directories.len()

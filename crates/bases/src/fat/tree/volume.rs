@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use vnode::{Errno, InodeNumber, LiveTable, Result, StatFs, Timestamp};
+use vnode::{Errno, InodeNumber, LiveTable, Result, Timestamp};
 
 use crate::fat::entry_metadata::EntryMetadata;
 use crate::fat::format::{CodePage, DosDateTime, Entry};
@@ -19,9 +19,6 @@ use super::metadata::Metadata;
 use super::numbers::{Numbers, cluster_of};
 use super::pending::{FreedChain, Pending};
 use super::stamps::Stamps;
-
-/// Maximum length of a name in bytes, and in UTF-16 code units.
-const NAME_MAX: u32 = 255;
 
 /// Size up to which records of a directory are read in any case, in bytes.
 const LOG_MIN: u64 = 4 << 20;
@@ -290,25 +287,6 @@ impl<I> Volume<I> {
         if let Some(cluster) = cluster_of(number) {
             self.lock_clusters().release(cluster);
         }
-    }
-
-    /// Returns the statistics of the volume.
-    ///
-    /// # Errors
-    /// `EIO`, `ENOMEM`.
-    pub(crate) fn statfs(&self) -> Result<StatFs> {
-        let geometry = self.storage.geometry();
-        let free = u64::from(self.lock_clusters().table().free_clusters(&self.storage)?);
-        Ok(StatFs {
-            block_size: geometry.cluster_size(),
-            fragment_size: geometry.cluster_size(),
-            blocks: geometry.clusters().into(),
-            blocks_free: free,
-            blocks_available: free,
-            files: 0,
-            files_free: 0,
-            name_max: NAME_MAX,
-        })
     }
 
     /// Returns whether the options give all files their owners and modes.
