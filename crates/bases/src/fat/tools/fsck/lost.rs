@@ -18,8 +18,9 @@ use crate::fat::tools::progress::{Meter, Phase};
 
 /// Number of lost directories that are looked at.
 const DIRECTORIES_MAX: usize = 65_536;
-/// Number of clusters of lost directories and of what is in them that are looked at to find out whether they are copies.
-const STALE_CLUSTERS_MAX: u32 = 1 << 26;
+/// How often, on average, each cluster of the volume is looked at to find out whether lost directories are copies. What is lost in
+/// one piece is looked at twice.
+const STALE_VISITS_MAX: u32 = 16;
 /// Number of runs of a lost chain that are reported.
 const RUNS_MAX: usize = 16;
 
@@ -94,7 +95,7 @@ impl Checker<'_> {
             }
         }
         let (inner, outer): (Vec<_>, Vec<_>) = directories.into_iter().partition(|&(_, parent)| lost.contains(parent));
-        let mut budget = STALE_CLUSTERS_MAX;
+        let mut budget = self.volume.geometry.clusters().saturating_mul(STALE_VISITS_MAX);
         for (cluster, parent) in outer.into_iter().chain(inner) {
             if self.is_lost(lost, cluster) && !self.is_stale(lost, cluster, &mut budget)? {
                 self.check_lost_directory(cluster, parent)?;
