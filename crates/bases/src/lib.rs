@@ -12,7 +12,7 @@ pub mod fat;
 pub mod iso;
 #[cfg(feature = "mem")]
 pub mod mem;
-#[cfg(any(feature = "mem", feature = "iso"))]
+#[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
 mod option_values;
-#[cfg(any(feature = "mem", feature = "iso"))]
+#[cfg(any(feature = "mem", feature = "fat", feature = "iso"))]
 mod unix;

@@ -247,12 +247,7 @@ impl FileSystem for FatFileSystem {
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
-        let (target, command) = (command.target.clone(), command.command.clone());
-        Err(if target == KIND {
-            ControlError::UnknownCommand { target, command }
-        } else {
-            ControlError::UnknownTarget(target)
-        })
+        Err(command.unknown_to(KIND))
     }
 
     fn keep_access_times(&self, kept: KeptAccessTimes) {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::format::CodePage;
 use super::names::Translation;
+use crate::option_values::{self, scaled};
 
 /// Where what Unix knows of files is stored, and FAT does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,12 +174,12 @@ impl Options {
                 (self.file_mode, self.directory_mode) = (mode, mode);
             }
             "umask" => {
-                let mask = mask(value).ok_or(bad_mask)?;
+                let mask = option_values::mode(value).ok_or(bad_mask)?;
                 self.set_file_mask(mask);
                 self.set_directory_mask(mask);
             }
-            "fmask" => self.set_file_mask(mask(value).ok_or(bad_mask)?),
-            "dmask" => self.set_directory_mask(mask(value).ok_or(bad_mask)?),
+            "fmask" => self.set_file_mask(option_values::mode(value).ok_or(bad_mask)?),
+            "dmask" => self.set_directory_mask(option_values::mode(value).ok_or(bad_mask)?),
             "fmode" => self.file_mode = mode(value).ok_or(bad_mode)?,
             "dmode" => self.directory_mode = mode(value).ok_or(bad_mode)?,
             "names" => self.translation = translation(value).ok_or(bad("stored, lower or joined"))?,
@@ -189,9 +190,9 @@ impl Options {
             "tz" => {
                 self.time_offset_minutes = offset(value).ok_or(bad("UTC, or an offset from it such as +1:30 or -8"))?;
             }
-            "memory" => self.memory = size(value).ok_or(bad("a size such as 512k or 64m"))?,
+            "memory" => self.memory = scaled(value).ok_or(bad("a size such as 512k or 64m"))?,
             "block" => {
-                let block = size(value).and_then(|size| u32::try_from(size).ok()).filter(|&size| size <= BLOCK_MAX);
+                let block = scaled(value).and_then(|size| u32::try_from(size).ok()).filter(|&size| size <= BLOCK_MAX);
                 self.block = block.ok_or(bad("a size up to 4m, such as 64k"))?;
             }
             "errors" => self.errors = error_policy(value).ok_or(bad("remount-ro or continue"))?,
@@ -331,12 +332,7 @@ fn id(text: &str) -> Option<u32> {
 }
 
 fn mode(text: &str) -> Option<u32> {
-    mask(text).filter(|&mode| mode <= 0o777)
-}
-
-fn mask(text: &str) -> Option<u32> {
-    let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
-    octal.then(|| u32::from_str_radix(text, 8).ok())?.filter(|&mode| mode <= 0o7777)
+    option_values::mode(text).filter(|&mode| mode <= 0o777)
 }
 
 /// Returns the mode bits that this process clears of new files; the usual ones if they are not known.
@@ -358,16 +354,6 @@ fn offset(text: &str) -> Option<i32> {
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let total = hours.checked_mul(60)?.checked_add(minutes)?;
     (minutes < 60 && total <= 24 * 60).then_some(sign * total as i32)
-}
-
-fn size(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let suffix = ["k", "m", "g"].iter().position(|suffix| lower.ends_with(suffix));
-    let (digits, shift) = match suffix {
-        Some(index) => (&lower[..lower.len() - 1], 10 * (index + 1)),
-        None => (&lower[..], 0),
-    };
-    number(digits)?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]
