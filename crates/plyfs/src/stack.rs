@@ -120,6 +120,19 @@ impl Stack {
     pub fn mount_with(&self, mount_point: impl AsRef<Path>, options: &MountOptions) -> Result<Mounted, Error> {
         Mounted::new(self.file_system.clone(), mount_point.as_ref(), options)
     }
+
+    /// Ends the use of the stack: stores everything that was written, and marks disks as no longer in use, as unmounting does.
+    /// Changes after that may fail with `EROFS`. Dropping the last reference does the same, but reports errors only to the log.
+    ///
+    /// # Errors
+    /// [`Error::Sync`]: what was not synchronized before may be lost.
+    pub fn close(&self) -> Result<(), Error> {
+        match self.file_system.end_of_use() {
+            // Nothing could be written to it.
+            Err(vnode::Errno::EROFS) | Ok(()) => Ok(()),
+            Err(errno) => Err(Error::Sync(errno)),
+        }
+    }
 }
 
 impl fmt::Debug for Stack {

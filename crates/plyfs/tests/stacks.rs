@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use plyfs::vnode::Errno;
-use plyfs::{Error, Kind, Registry, Stack};
+use plyfs::vnode::{Creation, Errno, Name, OpenFlags};
+use plyfs::{Error, Kind, Registry, Stack, own_caller};
 
 /// Returns a directory with a file, a symlink, and a directory with a file in it.
 fn sample() -> tempfile::TempDir {
@@ -108,4 +108,24 @@ fn a_registry_adds_layers() {
     let registry = Registry::default().with_layer(LOCKED);
     assert!(Stack::open_with(&registry, "mem: | locked").unwrap().file_system().properties().needs.read_only);
     assert!(matches!(Stack::open("mem: | locked"), Err(Error::Build { .. })));
+}
+
+#[test]
+fn a_closed_stack_leaves_its_disk_unmounted() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("disk");
+    fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let made = std::process::Command::new("mkfs.fat").arg(&image).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let stack = open(&image, "");
+    let caller = own_caller();
+    let root = stack.file_system().root();
+    let how = Creation { mode: 0o644, flags: OpenFlags::WRITE };
+    root.create(&caller, Name::new(b"file").unwrap(), &how).unwrap();
+    // Of FAT12, the state of the boot sector says whether the volume is in use.
+    let is_in_use = || fs::read(&image).unwrap()[37] & 1 == 1;
+    assert!(is_in_use());
+    stack.close().unwrap();
+    assert!(!is_in_use());
+    assert_eq!(stack.walk("/").unwrap().count(), 2);
 }

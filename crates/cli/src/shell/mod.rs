@@ -35,7 +35,7 @@ pub(crate) fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outco
         None => session.run(&standard_input()?),
     }
     let failed = session.failed;
-    let synced = file_system.sync();
+    let synced = file_system.end_of_use();
     match (failed, synced) {
         // Already reported, command by command.
         (true, _) => Err(Failure::silent(Exit::Failure)),
