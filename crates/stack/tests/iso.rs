@@ -97,7 +97,10 @@ fn options_are_those_of_the_image() {
         ("iso:IMAGES/a.iso(partition=1)", "cannot use `IMAGES/a.iso`: it has no partition table; leave partition= out"),
         ("iso:IMAGES/a.iso(partition=x)", "option `partition` of `iso` cannot be `x`: expected a number"),
         ("iso:IMAGES/source/DIR/FILE", "`IMAGES/source/DIR/FILE` is no ISO 9660 image: it has no volume descriptor"),
-        ("IMAGES/source/DIR/FILE", "`IMAGES/source/DIR/FILE` is neither a directory, nor an ISO 9660 image; check"),
+        (
+            "IMAGES/source/DIR/FILE",
+            "`IMAGES/source/DIR/FILE` is neither a directory, nor a FAT file system, nor an ISO 9660 image; check",
+        ),
         ("iso:", "'iso:' needs a path; write iso:PATH"),
     ] {
         let error = images.error(text);

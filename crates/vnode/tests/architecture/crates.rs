@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("comparison", &["vnode"]),
     ("samples", &["vnode", "layers"]),
     ("fist-server", &["fist"]),
+    ("image-fuzz", &["vnode", "bases"]),
     ("test-runner", &["procfs"]),
 ];
 
