@@ -48,6 +48,8 @@ pub struct FileDevice {
     logical_sector_size: Option<u32>,
     /// Cleared when the storage turns out to discard nothing.
     discards: AtomicBool,
+    /// The same object, read past the page cache; none where that is not possible.
+    direct: Option<OwnedFd>,
 }
 
 impl FileDevice {
@@ -93,7 +95,20 @@ impl FileDevice {
             (rustix::fs::fstat(&file)?.st_size as u64, SECTOR_SIZE_MIN, None)
         };
         let discards = AtomicBool::new(true);
-        Ok(Self { file, is_block_device, is_read_only, size, sector_size, logical_sector_size, discards })
+        let is_fine = logical_sector_size.is_none_or(|size| size as usize <= DIRECT_UNIT);
+        let direct = if is_fine { open_direct(file.as_fd()) } else { None };
+        Ok(Self { file, is_block_device, is_read_only, size, sector_size, logical_sector_size, discards, direct })
+    }
+
+    /// Reads the first part of a long range past the page cache, and returns its size: whoever reads much at a time has a cache of its
+    /// own, and a second copy in memory costs time and room for nothing. What the kernel refuses or fails to read is left to the caller.
+    fn read_direct(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let is_aligned =
+            offset.is_multiple_of(DIRECT_UNIT as u64) && buffer.as_ptr().addr().is_multiple_of(DIRECT_UNIT);
+        let Some(direct) = self.direct.as_ref().filter(|_| is_aligned && buffer.len() >= DIRECT_MIN) else { return 0 };
+        let length = buffer.len() / DIRECT_UNIT * DIRECT_UNIT;
+        let count = rustix::io::pread(direct, &mut buffer[..length], offset).unwrap_or(0);
+        count / DIRECT_UNIT * DIRECT_UNIT
     }
 
     fn discard_range(&self, offset: u64, length: u64) -> rustix::io::Result<()> {
@@ -140,7 +155,7 @@ impl Device for FileDevice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
         check_range(self.size, offset, buffer.len() as u64)?;
-        let mut done = 0;
+        let mut done = self.read_direct(offset, buffer);
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match rustix::io::pread(&self.file, rest, offset + done as u64) {
                 // The file has become shorter.
@@ -204,6 +219,19 @@ impl Device for FileDevice {
     fn backing(&self) -> Option<(BorrowedFd<'_>, u64)> {
         Some((self.file.as_fd(), 0))
     }
+}
+
+/// Multiple of which offset, size and memory of direct reads are, in bytes: that of pages, so that no page of the page cache which also
+/// has something else takes part.
+const DIRECT_UNIT: usize = 4096;
+
+/// Size in bytes from which on reads are direct. Smaller ones gain from the kernel's reading ahead.
+const DIRECT_MIN: usize = 64 << 10;
+
+/// Opens an open file or device a second time, for reading past the page cache; `None` where its file system has no such reads.
+fn open_direct(file: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    rustix::fs::open(DescriptorPath::new(file).as_c_str(), flags, Mode::empty()).ok()
 }
 
 /// Largest sector size in bytes that the kernel's page cache writes at once.
@@ -307,6 +335,33 @@ mod tests {
         let path = directory.path().join("image");
         fs::File::create(&path).unwrap().set_len(size).unwrap();
         (directory, path)
+    }
+
+    #[test]
+    fn long_reads_find_what_was_written_at_any_alignment() {
+        let size = 1 << 20;
+        let (_directory, path) = image(size);
+        let device = FileDevice::open(&path, Access::Write).unwrap();
+        let mut expected: Vec<u8> = (0..size).map(|_| fastrand::u8(..)).collect();
+        device.write_at(0, &expected).unwrap();
+        let mut memory = vec![0; expected.len() + DIRECT_UNIT];
+        let page = memory.as_ptr().align_offset(DIRECT_UNIT);
+        for round in 0..100 {
+            // Not yet on the disk.
+            let change = fastrand::usize(..expected.len() - 1000);
+            expected[change..change + 1000].fill(round);
+            device.write_at(change as u64, &expected[change..change + 1000]).unwrap();
+            let unit = fastrand::choice([1, 512, DIRECT_UNIT]).unwrap();
+            let start = fastrand::usize(..expected.len() / 2) / unit * unit;
+            let length = fastrand::usize(1..expected.len() / 2);
+            let shift = page + fastrand::choice([0, 16]).unwrap();
+            let buffer = &mut memory[shift..shift + length];
+            device.read_at(start as u64, buffer).unwrap();
+            assert!(buffer == &expected[start..start + length], "{length} bytes from {start} on");
+        }
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(300_000).unwrap();
+        let buffer = &mut memory[page..page + (512 << 10)];
+        assert_eq!(device.read_at(0, buffer), Err(Errno::EIO));
     }
 
     #[test]

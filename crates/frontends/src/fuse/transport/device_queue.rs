@@ -20,8 +20,14 @@ pub(crate) struct DeviceQueue {
     read_from: Option<Arc<Connection>>,
     request: MappedBuffer,
     received: usize,
+    /// What is read begins at a page behind the header, so that a base can have it read from the disk without a copy.
     reply: MappedBuffer,
 }
+
+/// Offset of a reply in its memory.
+const REPLY_OFFSET: usize = DATA_ALIGNMENT - Reply::HEADER;
+/// Alignment of the data of a reply in bytes.
+const DATA_ALIGNMENT: usize = 4096;
 
 /// Bytes reserved for a request's header and arguments, in addition to the data of a write.
 const REQUEST_OVERHEAD_BYTES: usize = 8192;
@@ -45,19 +51,20 @@ impl Queue for DeviceQueue {
     }
 
     fn exchange(&mut self) -> (&[u8], Reply<'_>) {
-        (&self.request[..self.received], Reply::new(&mut self.reply))
+        (&self.request[..self.received], Reply::new(&mut self.reply[REPLY_OFFSET..]))
     }
 
     fn send(&mut self, reply: Option<usize>) -> io::Result<()> {
         let Some(length) = reply else { return Ok(()) };
         let connection = self.read_from.as_ref().unwrap_or(&self.connection);
-        match write_whole(connection.as_fd(), &self.reply[..length]) {
+        let memory = &mut self.reply[REPLY_OFFSET..];
+        match write_whole(connection.as_fd(), &memory[..length]) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
             Err(error) => {
                 // A caller whose reply is refused would wait forever.
-                let refused = wire::OutHeader::read_from_prefix(&self.reply).map_or(0, |(header, _)| header.unique);
-                let length = Reply::new(&mut self.reply).finish_error(refused, libc::EIO);
-                let _ = write_whole(connection.as_fd(), &self.reply[..length]);
+                let refused = wire::OutHeader::read_from_prefix(memory).map_or(0, |(header, _)| header.unique);
+                let length = Reply::new(memory).finish_error(refused, libc::EIO);
+                let _ = write_whole(connection.as_fd(), &memory[..length]);
                 Err(error.into())
             }
         }
@@ -100,7 +107,7 @@ impl DeviceQueue {
             read_from: None,
             request: MappedBuffer::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
             received: 0,
-            reply: MappedBuffer::of(Reply::HEADER + message_bytes_max)?,
+            reply: MappedBuffer::of(DATA_ALIGNMENT + message_bytes_max)?,
         })
     }
 
