@@ -78,7 +78,7 @@ pub struct Mount {
     /// Stay in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Comma-separated mount options, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
+    /// Comma-separated mount options, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, read_ahead=BYTES, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Whether to receive requests through io_uring (Linux 6.14); by default, if the kernel supports it

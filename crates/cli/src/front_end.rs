@@ -197,6 +197,7 @@ fn options(plan: &MountPlan) -> fuse::MountOptions {
         attribute_timeout: options.attribute_timeout,
         over: plan.over,
         max_read: options.max_read_bytes,
+        read_ahead: options.read_ahead_bytes,
         passthrough: options.passthrough.unwrap_or(true),
         forward_locks: options.base_locks,
         write_back: options.write_back,

@@ -68,6 +68,25 @@ fn options_of_mount_and_fstab_are_taken() {
 
 /// As on a mount of the kernel's with the same option, whether the server or the kernel itself reads.
 #[test]
+fn the_kernel_reads_ahead_as_far_as_requested() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    for (options, kilobytes) in [("rw", "512"), ("read_ahead=2000000", "1956"), ("read_ahead=0", "0")] {
+        run(["mount", "mem:", mount, "-o", options]).succeeded();
+        let device = fs::metadata(mount).unwrap().dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let set = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
+        assert_eq!(set.trim(), kilobytes, "{options}");
+        umount(mount);
+    }
+    let refused = run(["mount", "mem:", mount, "-o", "read_ahead=1m"]);
+    assert!(refused.code == 2 && refused.errors.contains("'read_ahead' needs a number of bytes"), "{refused:?}");
+}
+
+#[test]
 fn what_is_read_on_a_mount_without_access_times_keeps_them() {
     if !can_mount() {
         return;

@@ -42,6 +42,8 @@ pub struct MountOptions {
     pub withheld: Features,
     /// Maximum size of a read request, in bytes.
     pub max_read_bytes: Option<u32>,
+    /// How far the kernel reads ahead, in bytes.
+    pub read_ahead_bytes: Option<u32>,
     /// The source that mount(8) and df(1) show instead of the stack.
     pub source_name: Option<String>,
 }
@@ -71,7 +73,7 @@ impl fmt::Display for Uring {
 const MAX_STAY_AWAKE_MICROSECONDS: u64 = 1_000_000;
 
 /// The options of Plyfs itself, in the form in which messages list them.
-const PLYFS_OPTIONS: [&str; 14] = [
+const PLYFS_OPTIONS: [&str; 15] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -82,6 +84,7 @@ const PLYFS_OPTIONS: [&str; 14] = [
     "max_read",
     "passthrough",
     "nopassthrough",
+    "read_ahead",
     "stay_awake",
     "uring",
     "without",
@@ -161,6 +164,7 @@ impl MountOptions {
         words.extend(self.stay_awake.map(|time| format!("stay_awake={}", time.as_micros())));
         words.extend((!self.withheld.is_empty()).then(|| format!("without={}", self.withheld)));
         words.extend(self.max_read_bytes.map(|bytes| format!("max_read={bytes}")));
+        words.extend(self.read_ahead_bytes.map(|bytes| format!("read_ahead={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
         words
     }
@@ -183,6 +187,10 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         "max_read" => match value.and_then(|value| value.parse().ok()).filter(|bytes| *bytes >= 4096) {
             Some(bytes) => options.max_read_bytes = Some(bytes),
             None => return Err(invalid_option(key, "needs a number of bytes from 4096", "max_read=131072")),
+        },
+        "read_ahead" => match value.and_then(|value| value.parse().ok()) {
+            Some(bytes) => options.read_ahead_bytes = Some(bytes),
+            None => return Err(invalid_option(key, "needs a number of bytes", "read_ahead=1048576")),
         },
         "stay_awake" => {
             match value.and_then(|value| value.parse().ok()).filter(|time| *time <= MAX_STAY_AWAKE_MICROSECONDS) {
@@ -329,7 +337,7 @@ mod tests {
 
     #[test]
     fn options_convert_back_to_words() {
-        let text = "ro,suid,sync,noallow_other,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,fsname=x";
+        let text = "ro,suid,sync,noallow_other,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,read_ahead=4096,fsname=x";
         assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
         let twice = parse("without=PASSTHROUGH,without=max_pages:passthrough", false).unwrap();
         assert_eq!(twice.to_words(), ["without=max-pages:passthrough"]);

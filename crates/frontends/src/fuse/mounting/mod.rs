@@ -9,3 +9,4 @@ pub(crate) mod mount_point;
 pub(crate) mod mounted;
 pub(crate) mod options;
 pub(crate) mod privilege;
+pub(crate) mod read_ahead;

@@ -6,6 +6,7 @@ use super::flags::MountFlags;
 use super::mount::{self, MountParameters};
 use super::mount_point::{ListedMount, MountIdentity, MountPoint, UnmountMode};
 use super::options::{Decisions, MountOptions, TURNED_OFF, Uring, decide};
+use super::read_ahead;
 use crate::fuse::caching::expiry::ExpiryQueue;
 use crate::fuse::caching::inner_mounts::InnerMounts;
 use crate::fuse::caching::notifications::NotificationSender;
@@ -85,6 +86,11 @@ impl Mount {
         let device = Arc::new(device);
         let served = serve(file_system, &device, &listed, options, &mut decisions);
         let served = served.and_then(|served| unmet_requirement(&decisions, options).map_or(Ok(served), Err));
+        let served = served.and_then(|served| {
+            let set = read_ahead::set(listed.device, options.read_ahead);
+            set.map(|()| served)
+                .map_err(|error| MountError::System { what: "setting read_ahead (which only root can)", error })
+        });
         match served {
             Ok((dispatcher, session, statistics, notifier)) => Ok(Mount {
                 identity,

@@ -28,6 +28,9 @@ pub struct MountOptions {
     pub default_permissions: Option<bool>,
     /// Maximum size of a read request, in bytes. `None`: 1 MiB.
     pub max_read: Option<u32>,
+    /// How far the kernel reads ahead in a file that is read in order, in bytes, rounded up to whole pages of 4 KiB; only root can set it.
+    /// `None`: 512 KiB where that is possible, else the kernel's default of 128 KiB.
+    pub read_ahead: Option<u32>,
     /// Mounted on the lower directory itself, so that nothing else can reach it: caches do not expire.
     pub over: bool,
     /// How long names are cached. `None`: one second, or without limit if nothing else can change the files.
@@ -74,6 +77,7 @@ impl Default for MountOptions {
             allow_other: false,
             default_permissions: None,
             max_read: None,
+            read_ahead: None,
             over: false,
             name_timeout: None,
             attribute_timeout: None,
