@@ -18,9 +18,9 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Number of damaged images of each format by default.
-const MUTATIONS: u64 = 3_000;
+const MUTATIONS: u64 = 500;
 /// Memory that an image may take, its own pages included: the options of both formats and a multiple of the largest input.
-const MEMORY_MAX: usize = 64 << 20;
+const MEMORY_MAX: usize = 24 << 20;
 /// Time that an image may take.
 const TIME_MAX: Duration = Duration::from_secs(20);
 

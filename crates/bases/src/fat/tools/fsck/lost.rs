@@ -202,8 +202,10 @@ impl Checker<'_> {
         let path = format!("{}/", owner.path);
         let range = DirectoryRange { start: DirectoryStart::Cluster(cluster), clusters, may_grow };
         let mut context = DirectoryContext { range, parent: saved.parent, path: path.clone(), owner: Some(owner) };
+        self.set_above(&context.range, true)?;
         let pending = self.check_directory(&mut context)?;
-        self.check_below(pending, context.range.start.cluster(), path)
+        self.check_below(pending, context.range.start.cluster(), path)?;
+        self.set_above(&context.range, false)
     }
 
     /// Frees the clusters after the ends of files, unless chains still share clusters.
