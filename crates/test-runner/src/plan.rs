@@ -26,7 +26,7 @@ impl Tier {
     pub(crate) fn omitted_title(self) -> &'static str {
         match self {
             Self::Quick => "left to `make test-all`",
-            Self::All => "left to `make fuzz`, `make soak` and `make bench`",
+            Self::All => "left to `make fuzz`, `make fuzz-images`, `make soak` and `make bench`",
             Self::Mounted => "left to the kernel of this machine",
         }
     }
@@ -166,12 +166,14 @@ const FULL_TIER_ONLY: &[&str] = &[
     "the mounted tests on Linux 6.1, in a User-Mode Linux guest",
     "the sample FiST programs beside the same written by hand in Rust",
     "the published crates, each built from its package alone",
+    "a million damaged images of FAT and of ISO 9660, with all checks in an optimised build",
 ];
 
 /// Tests that no tier has.
 const IN_NO_TIER: &[&str] = &[
     "an hour of soak",
     "100 million messages, a million statements and a million walks through damaged unions of fuzzing",
+    "ten million images of FAT and of ISO 9660, guided by coverage",
     "benchmarks",
 ];
 
@@ -232,6 +234,8 @@ const DEVELOPER_VARIABLES: &[&str] = &[
     "FIST_TIERS_FIRST",
     "FIST_TIERS_SEED",
     "HOSTILE_SEED",
+    "IMAGE_MUTATIONS",
+    "IMAGE_SEED",
     "MODEL_DIRECTORY",
     "MODEL_DUMP",
     "MODEL_SEED",
@@ -283,6 +287,7 @@ pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::
     }
     if tier == Tier::All {
         jobs.push(packages());
+        jobs.push(damaged_images());
     }
     if tier == Tier::All && can_mount() {
         jobs.push(soak());
@@ -351,6 +356,27 @@ fn documentation_tests() -> Job {
 
 fn soak() -> Job {
     Job { state: TransportState::SetBeforeEachMount, weight: 100, ..command("soak", "scripts/soak".into(), &["10"]) }
+}
+
+const DAMAGED_IMAGES: [&str; 6] = ["test", "--release", "--package", "image-fuzz", "--test", "damage"];
+
+/// Creates the job for many damaged images. It has a target of its own, since the optimised build of everything else is without checks.
+fn damaged_images() -> Job {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let set = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+    Job {
+        weight: 45,
+        source: CaseSource::Lines,
+        environment: vec![
+            set("IMAGE_MUTATIONS", "1000000"),
+            ("IMAGE_SEED".to_owned(), None),
+            set("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
+            set("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"),
+            set("CARGO_TARGET_DIR", "target/damaged-images"),
+        ],
+        must_have_tests: true,
+        ..command("damaged images", cargo.into(), &DAMAGED_IMAGES)
+    }
 }
 
 /// Creates the job that builds the published crates from their packages, of the files as they are, committed or not.

@@ -57,6 +57,49 @@ fn lost_directories_keep_what_is_in_them() {
 }
 
 #[test]
+fn loops_in_lost_directories_are_left_soon() {
+    for width in WIDTHS {
+        let mut sample = Sample::new(width);
+        let lost = sample.image.free(200);
+        sample.image.link_all(&lost);
+        sample.image.set_link(lost[199], Link::Next(lost[100]));
+        // The files of the directory have beginnings of their own, and run into the loop.
+        let directory = sample.directory;
+        for number in 0..40 {
+            let name: [u8; 11] = format!("LOOP{number:02}     ").as_bytes().try_into().unwrap();
+            let mut entry = Entry::new(ShortName(name), EntryAttributes::ARCHIVE);
+            entry.set_first_cluster(width, lost[number]);
+            entry.size = 512;
+            sample.image.add_entry(directory, &entry, "");
+        }
+        crate::boot::correct_free_count(&sample.image);
+        sample.image.write(sample.directory_entry, &[0xE5]);
+        let started = std::time::Instant::now();
+        let report = repair(sample.image.device());
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+        assert_eq!(report.unrepaired(), 0, "{report}");
+        assert!(codes(&report).contains(&"lost-directory"), "{report}");
+        assert_sound(&sample.image, "loops");
+        assert!(sample.image.tree().contains_key("/FSCK0000.DIR/LOOP39"));
+    }
+}
+
+#[test]
+fn lost_directories_without_an_end_are_chains() {
+    for width in WIDTHS {
+        let sample = Sample::new(width);
+        sample.image.write(sample.directory_entry, &[0xE5]);
+        sample.image.write(sample.inner_entry, &[0xE5]);
+        sample.image.set_link(sample.directory, Link::Next(sample.directory));
+        let report = repair(sample.image.device());
+        assert_eq!(report.unrepaired(), 0, "{report}");
+        assert!(codes(&report).contains(&"lost-chain"), "{report}");
+        assert_sound(&sample.image, "an endless directory");
+        assert!(sample.image.tree().contains_key("/FSCK0000.DIR/C.DAT"));
+    }
+}
+
+#[test]
 fn many_lost_chains_are_saved_in_a_directory() {
     for width in WIDTHS {
         let sample = Sample::new(width);

@@ -134,6 +134,47 @@ fn two_entries_of_one_directory_become_one() {
 }
 
 #[test]
+fn a_directory_is_not_cut_for_what_is_below() {
+    for width in WIDTHS {
+        // An entry for the directory that its own is in, and one two levels below for the same one.
+        for depth in [1, 2] {
+            let mut sample = Sample::new(width);
+            let above = if depth == 1 { sample.directory } else { sample.inner };
+            let (below, _) = sample.image.add_directory(above, (b"BELOW      ", ""));
+            let mut entry = sample.image.entry(sample.directory_entry);
+            entry.name.0 = *b"LOOP       ";
+            sample.image.add_entry(below, &entry, "");
+            crate::boot::correct_free_count(&sample.image);
+            let before = sample.image.copy();
+            let report = repair_with(sample.image.device(), &mut |question| {
+                assert_eq!(question.other.as_deref(), Some("/DIR"));
+                *question
+                    .answers
+                    .iter()
+                    .find(|answer| **answer == RepairChoice::CutOther)
+                    .unwrap_or(&question.suggested)
+            });
+            assert_eq!((codes(&report), report.found(), report.unrepaired()), (vec!["cross-link"], 1, 0), "{report}");
+            assert_sound(&sample.image, "a directory below itself");
+            assert_eq!(sample.image.tree()["/DIR/B.BIN"], pattern(3, 512));
+            // The same in a directory without an entry.
+            let image = before;
+            image.write(sample.directory_entry, &[0xE5]);
+            let report = repair_with(image.device(), &mut |question| {
+                *question
+                    .answers
+                    .iter()
+                    .find(|answer| **answer == RepairChoice::CutOther)
+                    .unwrap_or(&question.suggested)
+            });
+            assert_eq!((codes(&report), report.unrepaired()), (vec!["cross-link", "lost-directory"], 0), "{report}");
+            assert_eq!(report.found(), 2, "{report}");
+            assert_sound(&image, "a lost directory below itself");
+        }
+    }
+}
+
+#[test]
 fn a_directory_that_runs_into_a_file_is_cut() {
     for width in WIDTHS {
         let sample = Sample::new(width);

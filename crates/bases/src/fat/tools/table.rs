@@ -16,7 +16,9 @@ const BLOCKS_MAX: usize = 64;
 pub(crate) struct Table {
     disk: Disk,
     geometry: Geometry,
-    blocks: HashMap<u64, Block>,
+    blocks: Vec<Block>,
+    /// Index of the block of the last access.
+    recent: usize,
     /// Number of accesses so far.
     clock: u64,
     /// The table that each sector is read from; the first one in use for those not listed.
@@ -24,6 +26,8 @@ pub(crate) struct Table {
 }
 
 struct Block {
+    /// Offset in units of the size of a block.
+    number: u64,
     bytes: Vec<u8>,
     /// Bytes that have changed.
     changed: Range<usize>,
@@ -33,7 +37,7 @@ struct Block {
 impl Table {
     /// Returns the tables of a file system.
     pub(crate) fn new(disk: Disk, geometry: Geometry) -> Self {
-        Self { disk, geometry, blocks: HashMap::new(), clock: 0, sources: HashMap::new() }
+        Self { disk, geometry, blocks: Vec::new(), recent: 0, clock: 0, sources: HashMap::new() }
     }
 
     /// Reads this sector of the tables from another one of them from now on.
@@ -79,9 +83,8 @@ impl Table {
 
     /// Writes all changes to the tables in use.
     pub(crate) fn write_back(&mut self) -> Result<(), ToolError> {
-        let mut numbers: Vec<u64> = self.blocks.keys().copied().collect();
-        numbers.sort_unstable();
-        numbers.into_iter().try_for_each(|number| self.write_block(number))
+        self.blocks.sort_unstable_by_key(|block| block.number);
+        (0..self.blocks.len()).try_for_each(|index| self.write_block(index))
     }
 
     /// Returns the block with the entry of a cluster, and the offset in it.
@@ -91,27 +94,28 @@ impl Table {
         }
         let offset = entry_offset(self.geometry.width(), cluster);
         let number = offset / BLOCK;
-        if !self.blocks.contains_key(&number) {
-            self.make_room()?;
-            let bytes = self.load(number)?;
-            self.blocks.insert(number, Block { bytes, changed: 0..0, used: 0 });
+        if self.blocks.get(self.recent).is_none_or(|block| block.number != number) {
+            self.recent = match self.blocks.iter().position(|block| block.number == number) {
+                Some(index) => index,
+                None => self.add_block(number)?,
+            };
         }
         self.clock += 1;
-        let block = self.blocks.get_mut(&number).ok_or(ToolError::NoCluster(cluster))?;
+        let block = self.blocks.get_mut(self.recent).ok_or(ToolError::NoCluster(cluster))?;
         block.used = self.clock;
         Ok((block, (offset % BLOCK) as usize))
     }
 
-    fn make_room(&mut self) -> Result<(), ToolError> {
-        if self.blocks.len() < BLOCKS_MAX {
-            return Ok(());
+    /// Reads a block in place of the one that was not used for longest, if there is no more room. Returns its index.
+    fn add_block(&mut self, number: u64) -> Result<usize, ToolError> {
+        let oldest = self.blocks.iter().enumerate().min_by_key(|(_, block)| block.used).map(|(index, _)| index);
+        if let Some(index) = oldest.filter(|_| self.blocks.len() >= BLOCKS_MAX) {
+            self.write_block(index)?;
+            self.blocks.swap_remove(index);
         }
-        let oldest = self.blocks.iter().min_by_key(|(_, block)| block.used).map(|(number, _)| *number);
-        if let Some(number) = oldest {
-            self.write_block(number)?;
-            self.blocks.remove(&number);
-        }
-        Ok(())
+        let bytes = self.load(number)?;
+        self.blocks.push(Block { number, bytes, changed: 0..0, used: 0 });
+        Ok(self.blocks.len() - 1)
     }
 
     /// Reads a block from the first table in use; sectors that cannot be read, or have another source, from the others.
@@ -148,16 +152,16 @@ impl Table {
     }
 
     /// Writes the sectors of a block that have changed.
-    fn write_block(&mut self, number: u64) -> Result<(), ToolError> {
+    fn write_block(&mut self, index: usize) -> Result<(), ToolError> {
         let sector = self.geometry.bytes_per_sector() as usize;
-        let Some(block) = self.blocks.get(&number).filter(|block| !block.changed.is_empty()) else { return Ok(()) };
+        let Some(block) = self.blocks.get(index).filter(|block| !block.changed.is_empty()) else { return Ok(()) };
         let start = block.changed.start / sector * sector;
         let end = block.changed.end.next_multiple_of(sector).min(block.bytes.len());
         let bytes = block.bytes.get(start..end).unwrap_or_default();
         for table in self.geometry.used_fats() {
-            self.disk.write(self.table_offset(table, number * BLOCK + start as u64), bytes)?;
+            self.disk.write(self.table_offset(table, block.number * BLOCK + start as u64), bytes)?;
         }
-        if let Some(block) = self.blocks.get_mut(&number) {
+        if let Some(block) = self.blocks.get_mut(index) {
             block.changed = 0..0;
         }
         Ok(())

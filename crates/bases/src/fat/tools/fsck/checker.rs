@@ -23,6 +23,9 @@ const OTHER_PARENTS_MAX: u32 = 1000;
 /// Number of clusters that are followed for entries after the end of their directory.
 const HIDDEN_CLUSTERS_MAX: u32 = 1 << 24;
 
+/// Number of times that a check starts again after a repair that changes what was seen before.
+const RESTARTS_MAX: u32 = 10_000;
+
 /// A check in progress.
 pub(crate) struct Checker<'a> {
     /// The file system.
@@ -41,6 +44,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) excess_findings: Vec<usize>,
     /// Number of findings about excess.
     pub(crate) excess_count: u64,
+    /// Clusters of the directories from the root to the one that is being checked, without those of the root.
+    pub(crate) above: ClusterMap,
     /// Chains that run into others.
     pub(crate) shared: Vec<SharedChain>,
     /// Whether chains still share clusters, of which some may be excess of one of them.
@@ -59,6 +64,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) other_parents: u32,
     /// Number of clusters that may still be followed for entries after the end of their directory.
     pub(crate) hidden_clusters: u32,
+    /// Number of times that the check may still start again.
+    pub(crate) restarts: u32,
     /// Whether a repair has failed.
     pub(crate) has_failed: bool,
     /// The label of the root directory.
@@ -85,6 +92,7 @@ impl<'a> Checker<'a> {
             ends: map(),
             excess_findings: Vec::new(),
             excess_count: 0,
+            above: map(),
             shared: Vec::new(),
             is_sharing: false,
             root_range: DirectoryRange::whole(DirectoryStart::root(&volume.geometry)),
@@ -94,6 +102,7 @@ impl<'a> Checker<'a> {
             suspended: Vec::new(),
             other_parents: OTHER_PARENTS_MAX,
             hidden_clusters: HIDDEN_CLUSTERS_MAX,
+            restarts: RESTARTS_MAX,
             has_failed: false,
             root_label: None,
             volume,
@@ -107,8 +116,9 @@ impl<'a> Checker<'a> {
 
     /// Forgets what is not repaired, to find it again after a repair that changes what was seen before.
     pub(crate) fn restart(&mut self) {
+        self.restarts = self.restarts.saturating_sub(1);
         let map = || ClusterMap::new(&self.volume.geometry);
-        (self.used, self.excess, self.ends) = (map(), map(), map());
+        (self.used, self.excess, self.ends, self.above) = (map(), map(), map(), map());
         self.excess_findings.clear();
         self.excess_count = 0;
         self.shared.clear();

@@ -52,7 +52,8 @@ impl Checker<'_> {
         if let ClaimEnd::Other(cluster) = claim.stop
             && claim.clusters < needed
         {
-            self.remember_shared(SharedChain { owner: owner.clone(), own_clusters, cluster });
+            let is_above = self.above.contains(cluster);
+            self.remember_shared(SharedChain { owner: owner.clone(), own_clusters, cluster, is_above });
             return Ok((own_clusters, false));
         }
         let ends = self.check_end(owner, &claim)?;

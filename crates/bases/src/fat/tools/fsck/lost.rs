@@ -18,9 +18,11 @@ use crate::fat::tools::progress::{Meter, Phase};
 
 /// Number of lost directories that are looked at.
 const DIRECTORIES_MAX: usize = 65_536;
-/// How often, on average, each cluster of the volume is looked at to find out whether lost directories are copies. What is lost in
-/// one piece is looked at twice.
-const STALE_VISITS_MAX: u32 = 16;
+/// Number of clusters of lost directories and of what is in them that are looked at to find out whether they are copies, for each
+/// cluster of the file system: chains that meet are followed again from each of their beginnings.
+const STALE_CLUSTERS_FACTOR: u32 = 8;
+/// Largest number of them.
+const STALE_CLUSTERS_MAX: u32 = 1 << 26;
 /// Number of runs of a lost chain that are reported.
 const RUNS_MAX: usize = 16;
 
@@ -33,6 +35,17 @@ struct LostPart {
     runs: Vec<Run>,
     /// The cluster after the last one, if the part ends only because it is too long for a file.
     rest: Option<u32>,
+}
+
+/// Where a chain of lost clusters leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LostChainEnd {
+    /// To a cluster that has an owner, or too far to find out.
+    Owned,
+    /// Back into itself.
+    Loop,
+    /// Nowhere else.
+    Own,
 }
 
 impl Checker<'_> {
@@ -95,7 +108,7 @@ impl Checker<'_> {
             }
         }
         let (inner, outer): (Vec<_>, Vec<_>) = directories.into_iter().partition(|&(_, parent)| lost.contains(parent));
-        let mut budget = self.volume.geometry.clusters().saturating_mul(STALE_VISITS_MAX);
+        let mut budget = self.volume.geometry.clusters().saturating_mul(STALE_CLUSTERS_FACTOR).min(STALE_CLUSTERS_MAX);
         for (cluster, parent) in outer.into_iter().chain(inner) {
             if self.is_lost(lost, cluster) && !self.is_stale(lost, cluster, &mut budget)? {
                 self.check_lost_directory(cluster, parent)?;
@@ -105,17 +118,19 @@ impl Checker<'_> {
     }
 
     /// Returns whether a lost directory is only a copy of another one: then its own chain, or that of a file or directory in
-    /// it or below, leads to a cluster that has an owner. One that has entries after its end, or is too large to find out, is
-    /// not taken for a directory either.
+    /// it or below, leads to a cluster that has an owner. One that has entries after its end or no end at all, or is too large
+    /// to find out, is not taken for a directory either.
     fn is_stale(&mut self, lost: &ClusterMap, directory: u32, budget: &mut u32) -> Result<bool, ToolError> {
         let width = self.volume.geometry.width();
         let mut seen = HashSet::from([directory]);
         let mut open = vec![directory];
         while let Some(directory) = open.pop() {
-            if self.leads_to_owned(lost, directory, budget)? {
+            let (end, clusters) = self.follow_lost(lost, directory, budget)?;
+            if end != LostChainEnd::Own {
                 return Ok(true);
             }
-            let mut reader = DirectoryRange::whole(DirectoryStart::Cluster(directory)).reader();
+            let start = DirectoryStart::Cluster(directory);
+            let mut reader = DirectoryRange { start, clusters, may_grow: false }.reader();
             let mut has_ended = false;
             while let Some(slot) = reader.next(&mut self.volume)? {
                 let entry = match EntrySlot::decode(&slot.bytes) {
@@ -131,7 +146,7 @@ impl Checker<'_> {
                 let start = entry.first_cluster(width);
                 if entry.is_directory() && self.is_lost(lost, start) {
                     open.extend(seen.insert(start).then_some(start));
-                } else if self.leads_to_owned(lost, start, budget)? {
+                } else if self.follow_lost(lost, start, budget)?.0 == LostChainEnd::Owned {
                     return Ok(true);
                 }
             }
@@ -139,17 +154,33 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    /// Returns whether a chain of lost clusters leads to one that has an owner.
-    fn leads_to_owned(&mut self, lost: &ClusterMap, start: u32, budget: &mut u32) -> Result<bool, ToolError> {
-        let mut cluster = start;
+    /// Follows a chain of lost clusters. Returns where it leads, and the number of lost clusters until there.
+    fn follow_lost(
+        &mut self,
+        lost: &ClusterMap,
+        start: u32,
+        budget: &mut u32,
+    ) -> Result<(LostChainEnd, u32), ToolError> {
+        let (mut cluster, mut count) = (start, 0);
+        // A cluster of the chain, and the number of clusters from there to the next one that replaces it, which doubles: a loop comes
+        // back to one of them.
+        let (mut passed, mut distance, mut distance_max) = (None, 0_u64, 1);
         loop {
             *budget = budget.saturating_sub(1);
             if *budget == 0 || self.used.contains(cluster) {
-                return Ok(true);
+                return Ok((LostChainEnd::Owned, count));
+            }
+            if passed == Some(cluster) {
+                return Ok((LostChainEnd::Loop, count));
+            }
+            distance += 1;
+            if distance == distance_max {
+                (passed, distance, distance_max) = (Some(cluster), 0, 2 * distance_max);
             }
             match self.is_lost(lost, cluster).then(|| self.volume.table.get(cluster)).transpose()? {
-                Some(Link::Next(next)) => cluster = next,
-                _ => return Ok(false),
+                Some(Link::Next(next)) => (cluster, count) = (next, count + 1),
+                Some(_) => return Ok((LostChainEnd::Own, count + 1)),
+                None => return Ok((LostChainEnd::Own, count)),
             }
         }
     }
@@ -203,8 +234,10 @@ impl Checker<'_> {
         let path = format!("{}/", owner.path);
         let range = DirectoryRange { start: DirectoryStart::Cluster(cluster), clusters, may_grow };
         let mut context = DirectoryContext { range, parent: saved.parent, path: path.clone(), owner: Some(owner) };
+        self.set_above(&context.range, true)?;
         let pending = self.check_directory(&mut context)?;
-        self.check_below(pending, context.range.start.cluster(), path)
+        self.check_below(pending, context.range.start.cluster(), path)?;
+        self.set_above(&context.range, false)
     }
 
     /// Frees the clusters after the ends of files, unless chains still share clusters.

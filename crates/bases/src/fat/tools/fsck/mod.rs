@@ -37,8 +37,6 @@ use super::progress::ProgressCallback;
 use crate::device::DeviceRef;
 use checker::Checker;
 
-/// Number of times that a check starts again after a repair that changes what was seen before.
-const RESTARTS_MAX: usize = 10_000;
 /// Number of times that a check starts again because repairs have failed.
 const FAILURES_MAX: u32 = 2;
 
@@ -63,11 +61,12 @@ pub fn fsck(
     checker.check_boot()?;
     checker.flush_repairs()?;
     let mut failures = 0;
-    for _ in 0..RESTARTS_MAX {
+    loop {
         let starts_again = checker.check_files()?;
         // What had no room may have some after the other repairs.
         failures += u32::from(checker.has_failed);
-        if !starts_again && (!checker.has_failed || failures > FAILURES_MAX) {
+        let tries_again = checker.has_failed && failures <= FAILURES_MAX;
+        if !starts_again && !tries_again || checker.restarts == 0 {
             break;
         }
         checker.restart();

@@ -41,4 +41,6 @@ pub(crate) struct SharedChain {
     pub(crate) own_clusters: u32,
     /// The first cluster that it shares.
     pub(crate) cluster: u32,
+    /// Whether this cluster belongs to a directory that the owner is in, or below.
+    pub(crate) is_above: bool,
 }

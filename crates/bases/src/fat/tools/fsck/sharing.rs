@@ -44,7 +44,7 @@ impl Checker<'_> {
             .map_or(0, |count| count.found.saturating_sub(count.repaired));
         self.is_sharing = unlisted > 0;
         // There are more of them than are remembered at once.
-        Ok(!is_left && unlisted > 0 && changes > 0)
+        Ok(!is_left && unlisted > 0 && changes > 0 && self.restarts > 0)
     }
 
     /// Returns the first owner of each shared cluster, in the order in which the check claims them.
@@ -99,7 +99,9 @@ impl Checker<'_> {
         let owner = &shared.owner;
         let missing = owner.needed(self.volume.geometry.cluster_size()).saturating_sub(shared.own_clusters);
         let can_copy = !owner.is_directory && missing <= *free;
-        let can_cut_other = other.is_some_and(|(other, _)| other.position.is_some());
+        // Without a directory above, the way to this chain is lost. The check starts again after the other one is cut.
+        let is_cuttable = !shared.is_above && self.restarts > 0;
+        let can_cut_other = is_cuttable && other.is_some_and(|(other, _)| other.position.is_some());
         let mut answers = vec![RepairChoice::CutThis, RepairChoice::Leave];
         answers.extend(can_cut_other.then_some(RepairChoice::CutOther));
         answers.extend(can_copy.then_some(RepairChoice::Copy));

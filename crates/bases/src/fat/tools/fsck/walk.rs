@@ -3,6 +3,7 @@
 use super::checker::Checker;
 use super::context::{DirectoryContext, PendingDirectory};
 use super::owner::Owner;
+use crate::fat::format::Link;
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
 use crate::fat::tools::error::ToolError;
 use crate::fat::tools::progress::{Meter, Phase};
@@ -13,6 +14,8 @@ const PATH_MAX: usize = 4096;
 /// The directories of one directory that are still to be checked, last first.
 struct Level {
     pending: Vec<PendingDirectory>,
+    /// That directory; `None` for the uppermost one.
+    range: Option<DirectoryRange>,
     /// First cluster of that directory, as an entry `..` says it.
     start: u32,
     /// Length of its path.
@@ -52,12 +55,14 @@ impl Checker<'_> {
     ) -> Result<(), ToolError> {
         let total = u64::from(self.volume.geometry.clusters());
         let mut meter = Meter::start(Phase::Tree, total, &mut *self.progress);
-        let mut levels = vec![Level { pending: reversed(pending), start, path_length: path.len() }];
+        let mut levels = vec![Level { pending: reversed(pending), range: None, start, path_length: path.len() }];
         while let Some(level) = levels.last_mut() {
             path.truncate(level.path_length);
             let parent = level.start;
             let Some(directory) = level.pending.pop() else {
-                levels.pop();
+                if let Some(range) = levels.pop().and_then(|level| level.range) {
+                    self.set_above(&range, false)?;
+                }
                 continue;
             };
             meter.add(u64::from(directory.range.clusters), &mut *self.progress);
@@ -69,10 +74,27 @@ impl Checker<'_> {
                 path: std::mem::take(&mut path),
                 owner: Some(directory.owner),
             };
+            self.set_above(&context.range, true)?;
             let below = self.check_directory(&mut context)?;
             path = context.path;
             let start = context.range.start.cluster();
-            levels.push(Level { pending: reversed(below), start, path_length });
+            levels.push(Level { pending: reversed(below), range: Some(context.range), start, path_length });
+        }
+        Ok(())
+    }
+
+    /// Notes whether what is checked is in a directory, or below.
+    pub(crate) fn set_above(&mut self, directory: &DirectoryRange, is_above: bool) -> Result<(), ToolError> {
+        let mut next = self.volume.follow(Link::Next(directory.start.cluster()))?;
+        for _ in 0..directory.clusters {
+            let Ok(cluster) = next else { break };
+            if is_above {
+                self.above.insert(cluster);
+            } else {
+                self.above.remove(cluster);
+            }
+            let link = self.volume.table.get(cluster)?;
+            next = self.volume.follow(link)?;
         }
         Ok(())
     }
