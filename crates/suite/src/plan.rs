@@ -43,9 +43,9 @@ pub enum Bottom {
 /// Layers that all data pass through.
 const HANDLES_DATA: [&str; 8] = ["mirror", "negate", "rot13", "veil", "zstd", "pages.fist", "rules.fist", "sizes.fist"];
 
-/// Abilities that FAT lacks: it answers `EPERM`, `EOPNOTSUPP`, `EINVAL` for names, and `EFBIG`, or files have no holes.
-const NOT_OF_FAT: [Ability; 6] =
-    [Ability::AnyNames, Ability::HardLinks, Ability::Holes, Ability::Punch, Ability::CopyRange, Ability::LargeFiles];
+/// Abilities that FAT lacks: it answers `EOPNOTSUPP`, `EINVAL` for names, and `EFBIG`, or files have no holes.
+const NOT_OF_FAT: [Ability; 5] =
+    [Ability::AnyNames, Ability::Holes, Ability::Punch, Ability::CopyRange, Ability::LargeFiles];
 
 /// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]

@@ -54,7 +54,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// # Limits
 /// Files have up to 4 GiB − 1 byte and no holes: what a program skips is written as zeros. A directory has up to 65,536 slots of 32
-/// bytes, of which a name takes one and more. There are no hard links. Without metadata (`meta=none`) there are only files and
+/// bytes, of which a name takes one and more. There are hard links only with sidecars. Without metadata (`meta=none`) there are only files and
 /// directories, owners and modes are those of the options, and only permission to write can be taken away, from everybody. Only sidecars
 /// have extended attributes, ACLs and times that are more exact than those of FAT.
 ///
@@ -162,6 +162,7 @@ impl FatFileSystem {
     fn start(volume: Shared, details: String) -> Result<Self> {
         let root = new_root(&volume)?;
         let _ = volume.root.set(Arc::downgrade(&root));
+        volume.open_store(&root);
         let stop = Arc::new(StopFlag::default());
         let (weak, thread_stop) = (Arc::downgrade(&volume), stop.clone());
         let first_change = move || synchronize_periodically(weak, thread_stop);
@@ -202,6 +203,7 @@ impl Drop for FatFileSystem {
         if let Err(errno) = self.end() {
             tracing::error!("{}: changes may be lost: {errno}", self.volume.storage.title());
         }
+        self.volume.forget_store();
     }
 }
 
@@ -317,6 +319,8 @@ fn new_root(volume: &Shared) -> Result<Arc<Inode>> {
         handle: root_handle(volume.serial),
         metadata: Metadata::of_root(&volume.options),
         link: None,
+        stored: None,
+        is_dangling: false,
         chain: Chain::new(volume.storage.geometry().root_cluster().unwrap_or(0)),
         size: 0,
     };

@@ -9,6 +9,7 @@ mod entry_metadata;
 mod file_system;
 pub mod format;
 mod journal;
+mod links;
 mod names;
 mod options;
 mod recognition;

@@ -1,5 +1,5 @@
 //! Power failures: whatever part of the writes since the last flush reached the disk, what was synchronized before is there, a rename
-//! has happened or not, and the volume can be used.
+//! has happened or not, all names of an object are counted, and the volume can be used.
 //!
 //! `CRASH_SEED` replays a failure; `CRASH_WORKLOADS` says how many recordings are made of each kind of volume.
 
@@ -10,7 +10,7 @@ use fastrand::Rng;
 use plyfs_bases::device::{DeviceRef, Fate, MemoryDevice, RecordingDevice};
 use plyfs_bases::fat::tools::fsck::FsckMode;
 use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options, complete_journal};
-use vnode::{FileSystem, RenameMode, SetAttributes, VnodeRef};
+use vnode::{FileKind, FileSystem, RenameMode, SetAttributes, VnodeRef};
 
 use crate::image::{self, KINDS, Kind, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
 
@@ -24,6 +24,9 @@ const FAILURES: usize = 60;
 /// How often a volume is repaired by fsck.fat, in failures.
 const REPAIRED: usize = 12;
 
+/// The directories of all files.
+const DIRECTORIES: [&str; 3] = ["", "directory one", "directory one/inner"];
+
 /// What a file has: its contents, and with sidecars its mode.
 type File = (Vec<u8>, Option<u32>);
 
@@ -34,11 +37,27 @@ struct Expected {
     touched: BTreeSet<String>,
     /// Old and new names of files that were only renamed since.
     renamed: BTreeMap<String, String>,
+    /// Which file each name is of. Those that are not here are the only names of theirs.
+    linked: BTreeMap<String, usize>,
 }
 
 impl Expected {
     fn is_touched(&self, path: &str) -> bool {
         self.touched.contains(path) || self.renamed.contains_key(path)
+    }
+
+    /// Returns all names of the file that has this one.
+    fn names_of(&self, path: &str) -> Vec<String> {
+        let Some(file) = self.linked.get(path) else { return vec![path.to_owned()] };
+        self.linked.iter().filter(|(_, other)| *other == file).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Changes a file, under all its names.
+    fn change(&mut self, path: &str, change: impl Fn(&mut File)) {
+        for name in self.names_of(path) {
+            change(self.files.get_mut(&name).unwrap());
+            touch(self, &name);
+        }
     }
 }
 
@@ -117,6 +136,44 @@ fn without_a_journal_no_file_is_damaged() {
     });
 }
 
+#[test]
+fn without_a_journal_no_file_with_several_names_is_lost() {
+    let kind = Kind { size: 4 << 20, sectors_per_cluster: 1, ..KINDS[1] };
+    each_workload(kind, |initial, seed| {
+        let mut random = Rng::with_seed(seed);
+        let options = Options { journal: false, ..with_sidecars() };
+        let recording = record(initial, options.clone(), STEPS, &mut random);
+        for failure in 0..FAILURES {
+            let count = random.usize(0..=recording.device.event_count());
+            let image = fail(&recording.device, count, &mut random);
+            let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
+            let (repaired, report) = image::own_report(&image, FsckMode::Repair);
+            assert_eq!(report.unrepaired(), 0, "{context}: {report}");
+            let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { continue };
+            let file_system = image::mount(&Arc::new(repaired), options.clone());
+            let root = file_system.root();
+            let untouched = || expected.files.iter().filter(|(path, _)| !expected.is_touched(path));
+            let are_there = |when: &str| {
+                for (path, (contents, _)) in untouched() {
+                    assert!(get(&root, path).as_ref() == Ok(contents), "{context}, {when}: {path}");
+                }
+            };
+            are_there("at first");
+            // All names that were made, moved or removed at that moment go: those that were synchronized stay.
+            for directory in DIRECTORIES {
+                let parent = find_directory(&root, directory);
+                for text in names(&parent) {
+                    let path = if directory.is_empty() { text.clone() } else { format!("{directory}/{text}") };
+                    if untouched().all(|(other, _)| *other != path) {
+                        let _ = parent.unlink(&superuser(), name(&text));
+                    }
+                }
+            }
+            are_there("after removals");
+        }
+    });
+}
+
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -165,15 +222,15 @@ fn record(initial: &MemoryDevice, options: Options, steps: usize, random: &mut R
     let shared: DeviceRef = device.clone();
     let file_system = FatFileSystem::open(shared, "recorded", options.clone()).unwrap();
     let has_modes = options.metadata != MetadataMode::None;
+    let has_links = options.metadata == MetadataMode::Sidecar;
     let root = file_system.root();
-    let directories = ["", "directory one", "directory one/inner"];
     root.mkdir(&superuser(), name("directory one"), 0o755).unwrap();
     find(&root, "directory one").unwrap().vnode.mkdir(&superuser(), name("inner"), 0o755).unwrap();
     file_system.sync().unwrap();
     let mut now = Expected::default();
     let mut expected = vec![(device.event_count(), now.clone())];
     for step in 0..steps {
-        change(&root, &directories, &mut now, has_modes, random, step);
+        change(&root, &DIRECTORIES, &mut now, (has_modes, has_links), random, step);
         let begun = device.event_count();
         // What was changed may be on the disk from here on, even if the synchronization is not complete.
         if let Some((_, last)) = expected.last_mut() {
@@ -192,12 +249,19 @@ fn record(initial: &MemoryDevice, options: Options, steps: usize, random: &mut R
 }
 
 /// Makes one change, and notes it.
-fn change(root: &VnodeRef, directories: &[&str], now: &mut Expected, has_modes: bool, random: &mut Rng, step: usize) {
+fn change(
+    root: &VnodeRef,
+    directories: &[&str],
+    now: &mut Expected,
+    (has_modes, has_links): (bool, bool),
+    random: &mut Rng,
+    step: usize,
+) {
     let directory = directories[random.usize(0..directories.len())];
     let path = |text: &str| if directory.is_empty() { text.to_owned() } else { format!("{directory}/{text}") };
     let existing: Vec<String> = now.files.keys().cloned().collect();
     let some = (!existing.is_empty()).then(|| existing[random.usize(0..existing.len())].clone());
-    match (random.u8(0..9), some) {
+    match (random.u8(0..if has_links { 12 } else { 9 }), some) {
         (8, Some(old)) => {
             // A file that was there is replaced by one that was not.
             let (directory, last) = split(&old);
@@ -208,7 +272,16 @@ fn change(root: &VnodeRef, directories: &[&str], now: &mut Expected, has_modes: 
             directory.rename(&superuser(), name("temporary"), &directory, name(last), RenameMode::Replace).unwrap();
             directory.rmdir(&superuser(), name("also temporary")).unwrap();
             now.files.insert(old.clone(), (contents, has_modes.then_some(0o644)));
+            now.linked.remove(&old);
             touch(now, &old);
+        }
+        (9.., Some(old)) => {
+            let text = format!("another name of step {step}");
+            find_directory(root, directory).link(&superuser(), &find(root, &old).unwrap().vnode, name(&text)).unwrap();
+            now.files.insert(path(&text), now.files[&old].clone());
+            now.touched.insert(path(&text));
+            let file = *now.linked.entry(old).or_insert(step);
+            now.linked.insert(path(&text), file);
         }
         (0..=2, _) | (_, None) => {
             let length = [0, 10, 3000, 40_000][random.usize(0..4)];
@@ -222,21 +295,20 @@ fn change(root: &VnodeRef, directories: &[&str], now: &mut Expected, has_modes: 
             let length = random.usize(0..60_000);
             let contents = vec![random.u8(1..); length];
             put(&find_directory(root, parent), last, &contents).unwrap();
-            now.files.get_mut(&old).unwrap().0 = contents;
-            touch(now, &old);
+            now.change(&old, |file| file.0.clone_from(&contents));
         }
         (4, Some(old)) => {
             let (parent, last) = split(&old);
             find_directory(root, parent).unlink(&superuser(), name(last)).unwrap();
             now.files.remove(&old);
+            now.linked.remove(&old);
             touch(now, &old);
         }
         (5, Some(old)) if has_modes => {
             let mode = random.u32(0..0o1000);
             let changes = SetAttributes { mode: Some(mode), ..Default::default() };
             find(root, &old).unwrap().vnode.setattr(&superuser(), &changes).unwrap();
-            now.files.get_mut(&old).unwrap().1 = Some(mode);
-            touch(now, &old);
+            now.change(&old, |file| file.1 = Some(mode));
         }
         (_, Some(old)) => {
             let text = format!("renamed in step {step}");
@@ -245,6 +317,9 @@ fn change(root: &VnodeRef, directories: &[&str], now: &mut Expected, has_modes: 
             from.rename(&superuser(), name(last), &to, name(&text), RenameMode::Replace).unwrap();
             let file = now.files.remove(&old).unwrap();
             now.files.insert(path(&text), file);
+            if let Some(file) = now.linked.remove(&old) {
+                now.linked.insert(path(&text), file);
+            }
             if now.touched.contains(&old) || now.renamed.values().any(|new| *new == old) {
                 touch(now, &old);
                 now.touched.insert(path(&text));
@@ -295,6 +370,29 @@ fn assert_files(expected: &Expected, found: &dyn Fn(&str) -> Option<File>, conte
     }
 }
 
+/// Checks that all files can be read, and have as many names as they say.
+fn assert_link_counts(root: &VnodeRef, context: &str) {
+    let mut counts: BTreeMap<u64, (u32, Vec<String>)> = BTreeMap::new();
+    let mut open = vec![String::new()];
+    while let Some(path) = open.pop() {
+        let directory = find_directory(root, &path);
+        for text in names(&directory) {
+            let inner = if path.is_empty() { text } else { format!("{path}/{text}") };
+            let attributes =
+                find(root, &inner).unwrap_or_else(|errno| panic!("{context}: {inner}: {errno}")).attributes;
+            if attributes.kind == FileKind::Directory {
+                open.push(inner);
+                continue;
+            }
+            get(root, &inner).unwrap_or_else(|errno| panic!("{context}: {inner}: {errno}"));
+            counts.entry(attributes.ino.get()).or_insert((attributes.nlink, Vec::new())).1.push(inner);
+        }
+    }
+    for (count, names) in counts.values() {
+        assert_eq!(*count as usize, names.len(), "{context}: {names:?}");
+    }
+}
+
 /// Returns the file at a path.
 fn find_file(root: &VnodeRef, path: &str, has_modes: bool) -> Option<File> {
     let mode = find(root, path).ok()?.attributes.mode;
@@ -330,6 +428,7 @@ fn check(recording: &Recording, count: usize, image: Arc<MemoryDevice>, context:
     let has_modes = options.metadata != MetadataMode::None;
     let found = |path: &str| find_file(&root, path, has_modes);
     assert_files(expected, &found, context);
+    assert_link_counts(&root, context);
     // The volume can be used, and what is written now is there afterwards.
     put(&root, "after the power failure", &[1; 20_000]).unwrap_or_else(|errno| panic!("{context}: {errno}"));
     let listed = names(&root);

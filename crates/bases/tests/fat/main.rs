@@ -7,6 +7,7 @@ mod image;
 mod in_entries;
 mod io;
 mod kept;
+mod links;
 mod model;
 #[path = "../model/operation.rs"]
 mod operation;

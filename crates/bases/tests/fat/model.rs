@@ -64,10 +64,10 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Returns whether FAT can do it: there are no hard links and no holes.
+/// Returns whether FAT can do it: there are no holes.
 fn is_supported(operation: &Operation) -> bool {
     match operation.action {
-        Action::Link { .. } | Action::LinkHeld { .. } | Action::Copy { .. } => false,
+        Action::Copy { .. } => false,
         Action::Allocate { mode, .. } => mode & !0x11 == 0,
         _ => true,
     }

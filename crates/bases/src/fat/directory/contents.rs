@@ -6,6 +6,7 @@ use vnode::{Errno, Result, zeros};
 
 use crate::fat::format::{ENTRY_SIZE, Entry, LONG_SLOTS_MAX, ShortName, long_name_slots, names_equal, units_to_name};
 use crate::fat::journal::BlockWrite;
+use crate::fat::links::{STORE_NAME, is_store};
 use crate::fat::names::{NameRules, valid_name};
 use crate::fat::volume::storage::Storage;
 
@@ -115,6 +116,11 @@ impl Contents {
     pub(crate) fn find_short(&self, name: &ShortName) -> Option<u32> {
         self.find(&self.rules.dotted_short(name))
             .filter(|&slot| self.entry(slot).is_some_and(|entry| entry.name == *name))
+    }
+
+    /// Returns the slot of the store of objects with several names, if this is a root directory that has one.
+    pub(crate) fn find_store(&self) -> Option<u32> {
+        self.find_short(&STORE_NAME).filter(|&slot| self.entry(slot).is_some_and(|entry| is_store(&entry)))
     }
 
     /// Returns an entry.

@@ -6,67 +6,28 @@ use crate::fat::format::DosDateTime;
 
 use super::fields::{UnixFields, kind_number, kind_of_number};
 use super::owners::{OWNERS_MAX, OwnerTable};
+use super::time_number::{NUMBERS, number_of_time, time_of_number};
 
 /// Size of the data of a device node: major and minor number.
 pub(crate) const DEVICE_SIZE: usize = 8;
 
-/// Years since 1980 of the first year that stands for metadata.
-const YEAR_MIN: u64 = 119;
 /// Number of modes.
 const MODES: u64 = 0o10000;
 const KINDS: u64 = 6;
 
-/// Number of values of each field of a time, from the one that changes first.
-const HUNDREDTHS: u64 = 200;
-const HALF_SECONDS: u64 = 30;
-const MINUTES: u64 = 60;
-const HOURS: u64 = 24;
-/// All months have these days.
-const DAYS: u64 = 28;
-const MONTHS: u64 = 12;
-
 const VALUES: u64 = KINDS * MODES * OWNERS_MAX as u64 * OWNERS_MAX as u64;
-const VALUES_PER_YEAR: u64 = HUNDREDTHS * HALF_SECONDS * MINUTES * HOURS * DAYS * MONTHS;
-const _: () = assert!(YEAR_MIN + VALUES.div_ceil(VALUES_PER_YEAR) <= 128);
+const _: () = assert!(VALUES <= NUMBERS);
 
 /// Returns the time that stands for these fields, with owner and group by their numbers.
 pub(crate) fn encode(fields: &UnixFields, (user, group): (u32, u32)) -> DosDateTime {
     let kind = u64::from(kind_number(fields.kind)) * MODES + u64::from(fields.mode) % MODES;
     let owners = u64::from(OWNERS_MAX);
-    let mut value = (kind * owners + u64::from(user) % owners) * owners + u64::from(group) % owners;
-    let mut take = |count: u64| {
-        let digit = value % count;
-        value /= count;
-        digit
-    };
-    let hundredths = take(HUNDREDTHS);
-    let (half_seconds, minute, hour) = (take(HALF_SECONDS), take(MINUTES), take(HOURS));
-    let (day, month) = (take(DAYS) + 1, take(MONTHS) + 1);
-    DosDateTime {
-        date: ((YEAR_MIN + value) << 9 | month << 5 | day) as u16,
-        time: (hour << 11 | minute << 5 | half_seconds) as u16,
-        hundredths: hundredths as u8,
-    }
+    time_of_number((kind * owners + u64::from(user) % owners) * owners + u64::from(group) % owners)
 }
 
 /// Returns the fields that a time stands for; `None` for a real time, and if the owner or group is not known.
 pub(crate) fn decode(time: DosDateTime, owners: &OwnerTable) -> Option<UnixFields> {
-    time.decode(0)?;
-    let (year, month, day) = (u64::from(time.date >> 9), u64::from(time.date >> 5 & 0xF), u64::from(time.date & 0x1F));
-    let (hour, minute, half_seconds) =
-        (u64::from(time.time >> 11), u64::from(time.time >> 5 & 0x3F), u64::from(time.time & 0x1F));
-    let year = year.checked_sub(YEAR_MIN)?;
-    let day = day.checked_sub(1).filter(|&day| day < DAYS)?;
-    let digits = [
-        (year, u64::MAX),
-        (month.checked_sub(1)?, MONTHS),
-        (day, DAYS),
-        (hour, HOURS),
-        (minute, MINUTES),
-        (half_seconds, HALF_SECONDS),
-        (u64::from(time.hundredths), HUNDREDTHS),
-    ];
-    let value = digits.iter().skip(1).fold(digits[0].0, |value, (digit, count)| value * count + digit);
+    let value = number_of_time(time)?;
     let count = u64::from(OWNERS_MAX);
     let (rest, group) = (value / count, value % count);
     let (rest, user) = (rest / count, rest % count);

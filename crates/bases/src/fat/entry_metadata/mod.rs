@@ -4,6 +4,7 @@ pub(crate) mod fields;
 pub(crate) mod inline;
 pub(crate) mod owners;
 pub(crate) mod paper;
+pub(crate) mod time_number;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -7,6 +7,7 @@ use vnode::{Errno, Result, zeros};
 
 use crate::fat::directory::contents::Contents;
 use crate::fat::format::{Entry, ShortName};
+use crate::fat::links::LinkNumber;
 use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 use crate::fat::volume::data::DataAccess;
@@ -93,9 +94,13 @@ impl Sidecar {
         let mut log = zeros(entry.size as usize)?;
         access.read(&chain, 0, &mut log)?;
         let (items, length) = parse(&log).unwrap_or_default();
+        // Names of objects in the store have no records; those before them were of others.
         let entries: Vec<(u32, Identity)> = contents
             .slots_from(0)
             .filter(|&other| other != slot)
+            .filter(|&slot| {
+                contents.entry(slot).is_some_and(|entry| LinkNumber::of_name(&entry, geometry.width()).is_none())
+            })
             .filter_map(|slot| Some((slot, identity(contents, slot, access)?)))
             .collect();
         let matched = match_records(items, &entries);

@@ -23,6 +23,7 @@ impl Inode {
         caller: &Caller,
         changes: &SetAttributes,
     ) -> Result<()> {
+        self.check_usable()?;
         let has_ids = changes.uid.is_some() || changes.gid.is_some();
         let needs_record = has_ids || changes.mode.is_some() || changes.size.is_some() || changes.kill_privileges;
         self.volume.number_changed_owners(changes.uid, changes.gid)?;

@@ -11,13 +11,17 @@ use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 
 use super::inode::Inode;
+use super::pending::LinkOrder;
 use super::volume::{SyncState, Volume};
 
 /// Number of blocks of directories that an operation changes, at most.
-const BLOCKS_PER_OPERATION: usize = 12;
+const BLOCKS_PER_OPERATION: usize = 16;
 
 /// Number of objects that are changed in memory at a time, at most, where no journal limits them.
 const CHANGES_MAX: usize = 8192;
+
+/// Number of synchronizations for which an operation waits that needs another order of writes.
+const ORDER_ATTEMPTS: usize = 100;
 
 /// Number of synchronizations for which an operation waits.
 const WAITS_MAX: usize = 3;
@@ -46,15 +50,43 @@ impl Volume<Inode> {
             let change = self.begin_change()?;
             operation(&change)
         };
-        let result = match attempt() {
-            Err(errno) if self.can_retry(errno) => {
-                self.synchronize()?;
-                attempt()
+        let mut result = attempt();
+        for _ in 0..ORDER_ATTEMPTS {
+            if result.is_ok() || !self.lock_pending().is_out_of_order {
+                break;
             }
-            result => result,
-        };
+            self.synchronize()?;
+            result = attempt();
+        }
+        if result.as_ref().is_err_and(|&errno| self.can_retry(errno)) {
+            self.synchronize()?;
+            result = attempt();
+        }
         self.forget_contents();
         result
+    }
+
+    /// Notes that an operation changes names of objects in the store, before it does so. Where there is a journal, the order of writes
+    /// does not matter.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the changes that were made before need the other order: [`Volume::change`] runs the operation again after a
+    /// synchronization.
+    pub(crate) fn order_links(&self, _change: &Change<'_>, order: LinkOrder) -> Result<()> {
+        if self.has_journal() {
+            return Ok(());
+        }
+        let mut pending = self.lock_pending();
+        if *pending.link_order.get_or_insert(order) == order {
+            return Ok(());
+        }
+        pending.is_out_of_order = true;
+        Err(Errno::EAGAIN)
+    }
+
+    /// Returns whether blocks of directories reach the disk together.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.blocks_max.load(Ordering::Acquire) != u64::MAX
     }
 
     /// Waits until the journal has room for the changes of one more operation, and begins it.

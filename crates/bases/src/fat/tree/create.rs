@@ -11,6 +11,7 @@ use crate::fat::directory::contents::PreparedEntry;
 use crate::fat::entry_metadata::{EntryMetadata, inline};
 use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes, ShortName, names_equal};
 use crate::fat::journal::JOURNAL_NAME;
+use crate::fat::links::STORE_NAME;
 use crate::fat::sidecar::store::{Owner, SIDECAR_NAME};
 use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
@@ -39,11 +40,11 @@ impl NewObject<'_> {
 }
 
 /// A new object before it has a name.
-struct Unnamed {
-    metadata: Metadata,
-    chain: Chain,
-    size: u64,
-    number: InodeNumber,
+pub(crate) struct Unnamed {
+    pub(crate) metadata: Metadata,
+    pub(crate) chain: Chain,
+    pub(crate) size: u64,
+    pub(crate) number: InodeNumber,
 }
 
 impl Inode {
@@ -100,25 +101,30 @@ impl Inode {
         let state = self.read_loaded()?;
         state.check_creation(self, caller)?;
         let new = NewObject::file(how.mode);
-        let unnamed = self.make(&state, caller, &new)?;
+        let unnamed = self.make(self.new_metadata(&state, caller, &new)?, &new)?;
         let place = EntryLocation { directory: 0, slot: 0 };
         let handle = handle_of(&self.volume, unnamed.number, place, unnamed.metadata.created);
         let Unnamed { metadata, chain, size, number } = unnamed;
-        let inode = Inode::new(&self.volume, NewInode { number, handle, metadata, link: None, chain, size });
+        let (link, stored, is_dangling) = (None, None, false);
+        let inode =
+            Inode::new(&self.volume, NewInode { number, handle, metadata, link, stored, is_dangling, chain, size });
         inode.write().is_linkable = !how.flags.is_exclusive();
         self.volume.live.insert(number, &inode);
         Ok(Created { entry: inode.found(), file: open_new_file(&inode, how.flags) })
     }
 
-    /// Gives an unnamed file its name. There are no hard links.
+    /// Gives an object a name in this directory: its first one, or another.
     pub(crate) fn add_link_to(
         &self,
-        _change: &Change<'_>,
+        change: &Change<'_>,
         caller: &Caller,
         target: &VnodeRef,
         name: Name<'_>,
     ) -> Result<FoundEntry> {
         let target = self.of_same_volume(target)?.to_arc();
+        if !target.read().is_unlinked(&target) {
+            return self.add_name(change, caller, &target, name);
+        }
         let mut state = self.write();
         self.load(&mut state)?;
         match self.find_slot(&state, caller, name) {
@@ -132,7 +138,9 @@ impl Inode {
         }
         let mut linked = target.write();
         if linked.link.is_some() {
-            return Err(Errno::EPERM);
+            // Another thread has given it its first one.
+            drop((linked, state));
+            return self.add_name(change, caller, &target, name);
         }
         if !linked.is_linkable {
             return Err(Errno::ENOENT);
@@ -170,7 +178,7 @@ impl Inode {
         // Room first: a directory can become larger without harm, but nothing may fail once the object exists.
         let longest = state.contents()?.prepare(&units, Entry::new(ShortName::DOT, EntryAttributes::default()))?;
         self.make_room(state, &longest)?;
-        let Unnamed { metadata, chain, size, number } = self.make(state, caller, new)?;
+        let Unnamed { metadata, chain, size, number } = self.make(metadata, new)?;
         let cluster = chain.first();
         let mut entry = Entry::new(ShortName::DOT, EntryAttributes::default());
         metadata.store(&mut entry, self.volume.coding());
@@ -181,7 +189,9 @@ impl Inode {
         let link = Link { parent: self.to_arc(), slot, cluster };
         let default = link.default_number();
         let handle = handle_of(&self.volume, number, self.place(slot), metadata.created);
-        let inode = Inode::new(&self.volume, NewInode { number, handle, metadata, link: Some(link), chain, size });
+        let (link, stored, is_dangling) = (Some(link), None, false);
+        let inode =
+            Inode::new(&self.volume, NewInode { number, handle, metadata, link, stored, is_dangling, chain, size });
         self.volume.live.insert(number, &inode);
         self.volume.rebind(number, None, Some(default));
         Ok(inode)
@@ -212,6 +222,7 @@ impl Inode {
         let units = self.volume.rules.units_to_create(name)?;
         let is_own = |own: &ShortName| names_equal(&self.volume.rules.dotted_short(own), &units);
         let is_reserved = self.volume.has_sidecars && is_own(&SIDECAR_NAME) || self.is_root() && is_own(&JOURNAL_NAME);
+        let is_reserved = is_reserved || self.volume.has_sidecars && self.is_root() && is_own(&STORE_NAME);
         let is_reserved = is_reserved || self.is_owner_name(&units);
         if is_reserved { Err(Errno::EPERM) } else { Ok(units) }
     }
@@ -239,8 +250,7 @@ impl Inode {
     }
 
     /// Makes a new object without a name in this directory, with its first data.
-    fn make(&self, state: &State, caller: &Caller, new: &NewObject<'_>) -> Result<Unnamed> {
-        let metadata = self.new_metadata(state, caller, new)?;
+    pub(crate) fn make(&self, metadata: Metadata, new: &NewObject<'_>) -> Result<Unnamed> {
         let data = match new.kind {
             FileKind::Directory => self.dot_entries(&metadata),
             FileKind::Symlink => new.target.to_vec(),

@@ -11,6 +11,7 @@ use crate::fat::directory::slots::SLOTS_MAX;
 use crate::fat::entry_metadata::inline;
 use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes};
 use crate::fat::journal::JOURNAL_NAME;
+use crate::fat::links::{is_store, object_number};
 use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar};
 use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
@@ -118,8 +119,12 @@ impl Inode {
         Some((slot, entry))
     }
 
-    /// Returns whether an entry of this directory is a file of this base's own, which nobody sees.
+    /// Returns whether an entry of this directory is a file of this base's own, or the store, which nobody sees. In the store
+    /// everything is but the objects.
     pub(crate) fn is_own_file(&self, contents: &Contents, slot: u32) -> bool {
+        if self.is_store() {
+            return contents.entry(slot).is_some_and(|entry| object_number(&entry).is_none());
+        }
         let is_hidden = |entry: &Entry| {
             entry.name == SIDECAR_NAME && self.volume.has_sidecars || entry.name == JOURNAL_NAME && self.is_root()
         };
@@ -127,7 +132,9 @@ impl Inode {
             let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM;
             !entry.is_directory() && entry.attributes.contains(own)
         };
-        let is_own = |entry: &Entry| is_hidden(entry) && is_file(entry) || self.is_owner_entry(entry);
+        let is_own_store = |entry: &Entry| self.is_root() && self.volume.has_sidecars && is_store(entry);
+        let is_own =
+            |entry: &Entry| is_hidden(entry) && is_file(entry) || is_own_store(entry) || self.is_owner_entry(entry);
         contents.entry(slot).is_some_and(|entry| is_own(&entry))
     }
 
@@ -148,12 +155,34 @@ impl Inode {
         contents.find(&units).filter(|&slot| !self.is_own_file(contents, slot)).ok_or(Errno::ENOENT)
     }
 
-    /// Returns the inode of an entry of this directory. The contents of the state, which the caller holds locked, were loaded.
+    /// Returns the object of an entry of this directory. The contents of the state, which the caller holds locked, were loaded.
     ///
     /// # Errors
     /// `EIO` for an entry that has its first cluster in common with another one.
     pub(crate) fn child(&self, state: &State, slot: u32) -> Result<Arc<Inode>> {
         let entry = state.contents()?.entry(slot).ok_or(Errno::ENOENT)?;
+        let Some(link) = self.link_number(&entry) else { return self.child_of_entry(state, slot) };
+        let object = match self.volume.store() {
+            Some(store) => store.stored_object(link)?,
+            None => None,
+        };
+        match object {
+            Some(object) => {
+                object.note_name(self, slot);
+                Ok(object)
+            }
+            None => self.child_of_entry(state, slot),
+        }
+    }
+
+    /// Returns the inode that an entry of this directory itself has, as [`Inode::child`].
+    ///
+    /// # Errors
+    /// As [`Inode::child`].
+    pub(crate) fn child_of_entry(&self, state: &State, slot: u32) -> Result<Arc<Inode>> {
+        let contents = state.contents()?;
+        let entry = contents.entry(slot).ok_or(Errno::ENOENT)?;
+        let is_dangling = self.link_number(&entry).is_some();
         let number = self.number_of(slot, &entry);
         if let Some(live) = self.volume.find_live(number) {
             return self.checked_child(live, slot);
@@ -163,9 +192,12 @@ impl Inode {
         let owner = Owner::Slot(slot);
         let mut metadata = {
             let sidecar = self.lock_sidecar();
-            let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(owner));
+            let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(owner)).filter(|_| !is_dangling);
             Metadata::of_entry(&entry, record, self.volume.coding())
         };
+        if is_dangling {
+            metadata.protection.mode = 0;
+        }
         if inline::has_device_data(metadata.protection.kind) && self.volume.entry_metadata.device_size() != 0 {
             let mut data = [0; inline::DEVICE_SIZE];
             self.volume.access().read(&Mutex::new(Chain::new(cluster)), 0, &mut data)?;
@@ -176,6 +208,8 @@ impl Inode {
             handle: handle_of(&self.volume, number, self.place(slot), metadata.created),
             metadata,
             link: Some(Link { parent: self.to_arc(), slot, cluster }),
+            stored: self.stored_in(contents, &entry),
+            is_dangling,
             chain: Chain::new(if self.volume.storage.geometry().contains(cluster) { cluster } else { 0 }),
             size: entry.size.into(),
         };

@@ -48,6 +48,7 @@ impl Inode {
             FileKind::Symlink => return Err(Errno::ELOOP),
             _ => return Err(Errno::ENXIO),
         }
+        self.check_usable()?;
         if flags.writes() || flags.truncates() {
             check_open(&self.read().metadata.protection, caller, flags)?;
             self.volume.check_writable()?;

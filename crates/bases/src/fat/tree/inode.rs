@@ -1,5 +1,6 @@
 //! Inodes: one object in memory, its lock, and the state that the lock guards.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
@@ -7,6 +8,7 @@ use vnode::profile::Part;
 use vnode::{Attributes, Caller, Errno, FileKind, Handle, InodeNumber, LockTable, Result, VnodeRef};
 
 use crate::fat::directory::contents::Contents;
+use crate::fat::links::LinkNumber;
 use crate::fat::sidecar::store::Sidecar;
 use crate::fat::volume::chain::Chain;
 use crate::unix::permissions;
@@ -22,12 +24,16 @@ pub(crate) type Shared = Arc<Volume<Inode>>;
 /// Smallest size of efficient reads and writes that is reported, in bytes.
 const BLOCK_SIZE_MIN: u32 = 16 << 10;
 
+/// Maximum number of names of an object that are remembered.
+const SEEN_NAMES_MAX: usize = 4;
+
 /// One object. It is the vnode too: a look-up returns another reference to it.
 ///
 /// Invariant of locking: whoever makes changes holds the volume's barrier first. No thread waits for an inode's lock while holding that
 /// of one of its descendants, or of a file with a higher number. Two directories are locked together only with their parent, or under
-/// the volume's rename lock, where the second is not waited for. A sidecar's lock comes after all locks of inodes, then a chain's, that
-/// of the clusters, and that of the pending changes, which nobody holds while waiting for another.
+/// the volume's rename lock, where the second is not waited for. The lock of the store, the directory of objects with several names,
+/// comes after those of all other directories and before those of files. A sidecar's lock comes after all locks of inodes, then a
+/// chain's, that of the clusters, and that of the pending changes, which nobody holds while waiting for another.
 pub(crate) struct Inode {
     pub(crate) volume: Shared,
     pub(crate) number: InodeNumber,
@@ -39,6 +45,11 @@ pub(crate) struct Inode {
     state: RwLock<State>,
     /// The directory and the slot of the entry, as the state has them. This lock is held for no longer than it takes to copy them.
     position: Mutex<Option<Position>>,
+    /// Names of an object in the store that were seen last, as directories and slots, and may be gone. This lock is held for no longer
+    /// than it takes to copy or change them.
+    seen_names: Mutex<VecDeque<SeenName>>,
+    /// The entry is a name of an object that the store does not have.
+    pub(crate) is_dangling: bool,
     /// Records of the objects in this directory, while its contents are in memory.
     sidecar: Mutex<Option<Sidecar>>,
     /// Number of changes of the data of a file, which happen under the lock of its state.
@@ -52,6 +63,8 @@ pub(crate) struct State {
     pub(crate) metadata: Metadata,
     /// The entry of the object. The root has none, nor have objects without a name.
     pub(crate) link: Option<Link>,
+    /// Present if the entry is in the store.
+    pub(crate) stored: Option<StoredObject>,
     /// The object can get a name if it has none.
     pub(crate) is_linkable: bool,
     /// Size of a file in bytes.
@@ -87,6 +100,17 @@ impl Link {
     }
 }
 
+/// What the store knows of an object besides its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredObject {
+    pub(crate) number: LinkNumber,
+    /// Number of names.
+    pub(crate) names: u32,
+}
+
+/// A directory, and the slot of a name in it.
+type SeenName = (Weak<Inode>, u32);
+
 /// Number of a directory, and a slot in it.
 type Position = (InodeNumber, u32);
 
@@ -96,6 +120,10 @@ pub(crate) struct NewInode {
     pub(crate) handle: Handle,
     pub(crate) metadata: Metadata,
     pub(crate) link: Option<Link>,
+    /// Present if the link is in the store.
+    pub(crate) stored: Option<StoredObject>,
+    /// See [`Inode::is_dangling`].
+    pub(crate) is_dangling: bool,
     pub(crate) chain: Chain,
     pub(crate) size: u64,
 }
@@ -115,9 +143,12 @@ impl Inode {
             this: this.clone(),
             chain: Mutex::new(new.chain),
             position: Mutex::new(new.link.as_ref().map(Link::position)),
+            seen_names: Mutex::default(),
+            is_dangling: new.is_dangling,
             state: RwLock::new(State {
                 metadata: new.metadata,
                 link: new.link,
+                stored: new.stored,
                 is_linkable: false,
                 size: new.size,
                 reserved_clusters: 0,
@@ -166,6 +197,26 @@ impl Inode {
     pub(crate) fn is_in(&self, directory: &Inode, slot: u32) -> bool {
         let position = *self.position.lock().unwrap_or_else(PoisonError::into_inner);
         position == Some((directory.number, slot))
+    }
+
+    /// Notes a name of this object, which is in the store.
+    pub(crate) fn note_name(&self, directory: &Inode, slot: u32) {
+        let mut names = self.seen_names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|(seen, at)| *at != slot || seen.as_ptr() != directory.this.as_ptr());
+        names.truncate(SEEN_NAMES_MAX - 1);
+        names.push_front((directory.this.clone(), slot));
+    }
+
+    /// Notes that a name of this object is gone.
+    pub(crate) fn forget_name(&self, directory: &Inode, slot: u32) {
+        let mut names = self.seen_names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|(seen, at)| *at != slot || seen.as_ptr() != directory.this.as_ptr());
+    }
+
+    /// Returns where names of this object were seen, the last one first. They may be gone, or others' now.
+    pub(crate) fn seen_names(&self) -> Vec<(Arc<Inode>, u32)> {
+        let names = self.seen_names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        names.into_iter().filter_map(|(directory, slot)| Some((directory.upgrade()?, slot))).collect()
     }
 
     /// Locks the chain.
@@ -224,8 +275,8 @@ impl Inode {
         };
         let nlink = match &state.contents {
             _ if state.is_unlinked(self) => 0,
-            _ if !is_directory => 1,
-            contents => 2 + contents.as_ref().map_or(0, Contents::subdirectories),
+            _ if !is_directory => state.stored.map_or(1, |stored| stored.names),
+            contents => 2 + contents.as_ref().map_or(0, |contents| self.shown_subdirectories(contents)),
         };
         let is_special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         Attributes {
@@ -250,6 +301,12 @@ impl Inode {
             flags_known: 0,
             is_provisional: false,
         }
+    }
+
+    /// Returns the number of directories in this one that others see.
+    fn shown_subdirectories(&self, contents: &Contents) -> u32 {
+        let has_store = self.is_root() && self.volume.has_sidecars && contents.find_store().is_some();
+        contents.subdirectories().saturating_sub(has_store.into())
     }
 
     /// Returns the size of a directory: that of its clusters, as far as they are known.

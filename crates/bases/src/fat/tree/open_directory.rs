@@ -73,6 +73,10 @@ impl Inode {
         let contents = state.contents()?;
         let listed = |slot: u32| {
             let entry = contents.entry(slot).filter(|_| !self.is_own_file(contents, slot))?;
+            let store = || self.volume.store()?.listed_object(self.link_number(&entry)?);
+            if let Some((number, kind)) = store() {
+                return Some(ListedEntry { name: contents.shown_name(slot)?, number, kind, cookie: cookie_of(slot) });
+            }
             let number = self.number_of(slot, &entry);
             let sidecar = self.lock_sidecar();
             let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(Owner::Slot(slot)));

@@ -122,6 +122,9 @@ impl Vnode for Inode {
         mode: RenameMode,
     ) -> Result<()> {
         let to = self.of_same_volume(to)?;
+        if self.volume.has_sidecars && !self.volume.has_journal() {
+            return self.rename_without_journal(caller, (name, to, to_name), mode);
+        }
         self.volume.change(|change| self.move_entry(change, caller, (name, to, to_name), mode))
     }
 
@@ -181,24 +184,38 @@ impl Vnode for Inode {
 }
 
 impl Inode {
+    /// Returns a name of this object, which is in the store, and the directory of the name; `None` if no name was seen.
+    fn seen_path_name(&self) -> Option<(Vec<u8>, Arc<Inode>)> {
+        let number = self.read().stored?.number;
+        self.seen_names().into_iter().find_map(|(directory, slot)| {
+            let state = directory.read_loaded().ok()?;
+            let contents = state.contents().ok()?;
+            let is_name = contents.entry(slot).is_some_and(|entry| directory.link_number(&entry) == Some(number));
+            let name = contents.shown_name(slot).filter(|_| is_name)?;
+            drop(state);
+            Some((name, directory))
+        })
+    }
+
     /// Returns the path; `None` if a rename moved a part of it meanwhile.
     fn path_now(&self) -> Result<Option<Vec<u8>>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut current = self.to_arc();
         while !current.is_root() {
             let Some(link) = current.read().link.clone() else { return Err(Errno::ENOENT) };
-            let name = {
-                let state = link.parent.read_loaded()?;
-                let is_here = current
-                    .read()
-                    .link
-                    .as_ref()
-                    .is_some_and(|now| now.slot == link.slot && Arc::ptr_eq(&now.parent, &link.parent));
-                state.contents()?.shown_name(link.slot).filter(|_| is_here)
+            let (name, parent) = match link.parent.is_store() {
+                true => current.seen_path_name().ok_or(Errno::EOPNOTSUPP)?,
+                false => {
+                    let state = link.parent.read_loaded()?;
+                    let is_here = current.is_in(&link.parent, link.slot);
+                    let name = state.contents()?.shown_name(link.slot).filter(|_| is_here);
+                    drop(state);
+                    let Some(name) = name else { return Ok(None) };
+                    (name, link.parent)
+                }
             };
-            let Some(name) = name else { return Ok(None) };
             names.push(name);
-            current = link.parent;
+            current = parent;
         }
         names.reverse();
         Ok(Some(names.join(&b'/')))

@@ -13,6 +13,16 @@ pub(crate) struct FreedChain {
     pub(crate) length_max: u32,
 }
 
+/// In which order a synchronization without a journal writes the store and other directories: so that a power failure in between
+/// leaves counts of names that are too high rather than too low, and no object without an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkOrder {
+    /// Objects get names: the store first.
+    StoreFirst,
+    /// Objects lose names: the store last.
+    StoreLast,
+}
+
 /// Changes in memory that the disk lacks, of inodes of type `I`. The references keep the inodes in memory.
 pub(crate) struct Pending<I> {
     /// Objects whose entries have other attributes.
@@ -28,6 +38,10 @@ pub(crate) struct Pending<I> {
     pub(crate) operations: usize,
     /// Clusters that were the last ones of directories before these got more.
     pub(crate) grown: Vec<u32>,
+    /// Present if names of objects in the store have changed.
+    pub(crate) link_order: Option<LinkOrder>,
+    /// An operation waits for a synchronization, since it needs another order.
+    pub(crate) is_out_of_order: bool,
 }
 
 impl<I> Default for Pending<I> {
@@ -40,6 +54,8 @@ impl<I> Default for Pending<I> {
             blocks: 0,
             operations: 0,
             grown: Vec::new(),
+            link_order: None,
+            is_out_of_order: false,
         }
     }
 }

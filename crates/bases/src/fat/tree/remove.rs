@@ -10,22 +10,38 @@ use crate::unix::permissions;
 
 use super::changing::Change;
 use super::inode::{Inode, Link, State};
+use super::links::LockedStore;
+use super::pending::LinkOrder;
 
 impl Inode {
     /// Removes the name of a non-directory.
-    pub(crate) fn remove_file(&self, _change: &Change<'_>, caller: &Caller, name: Name<'_>) -> Result<()> {
+    pub(crate) fn remove_file(&self, change: &Change<'_>, caller: &Caller, name: Name<'_>) -> Result<()> {
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let victim: Arc<Inode>;
-        let mut state = self.write();
-        self.load(&mut state)?;
-        let slot = self.find_slot(&state, caller, name)?;
-        victim = self.child(&state, slot)?;
-        let mut victim_state = victim.write();
-        let (directory, object) = (&state.metadata.protection, &victim_state.metadata.protection);
-        permissions::check_removal(directory, object, caller, false)?;
-        self.detach(&mut state, slot)?;
-        victim.unlink_state(&mut victim_state);
-        Ok(())
+        let store: Option<Arc<Inode>>;
+        {
+            let mut state = self.write();
+            self.load(&mut state)?;
+            let slot = self.find_slot(&state, caller, name)?;
+            victim = self.child(&state, slot)?;
+            store = self.volume.store().filter(|_| !victim.is_in(self, slot));
+            let mut locked = store.as_deref().map(LockedStore::lock).transpose()?;
+            let mut victim_state = victim.write();
+            let (directory, object) = (&state.metadata.protection, &victim_state.metadata.protection);
+            permissions::check_removal(directory, object, caller, false)?;
+            if locked.is_some() {
+                self.volume.order_links(change, LinkOrder::StoreLast)?;
+            }
+            self.detach(&mut state, slot)?;
+            match &mut locked {
+                Some(locked) => {
+                    victim.forget_name(self, slot);
+                    victim.drop_name(&mut victim_state, locked)?;
+                }
+                None => victim.unlink_state(&mut victim_state),
+            }
+        }
+        store.map_or(Ok(()), |store| victim.move_out_of_store(&store))
     }
 
     /// Removes an empty directory.

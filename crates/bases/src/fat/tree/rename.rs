@@ -6,13 +6,15 @@ use vnode::{Caller, Device, Errno, FileKind, InodeNumber, Name, RenameMode, Resu
 
 use crate::fat::directory::contents::PreparedEntry;
 use crate::fat::format::{Entry, FatWidth};
-use crate::fat::sidecar::store::{Owner, identity};
 use crate::unix::permissions;
 use crate::unix::renames::{self, Nesting, Rename, Target};
 
 use super::changing::Change;
 use super::create::NewObject;
-use super::inode::{Inode, Link, State};
+use super::inode::{Inode, State};
+use super::links::LockedStore;
+use super::pending::LinkOrder;
+use super::relink::copy_object;
 
 /// Size of the record of a whiteout in bytes, at most.
 const WHITEOUT_SIZE: u64 = 2048;
@@ -82,24 +84,28 @@ fn lock_both<'a>(one: &'a Inode, other: &'a Inode) -> (RwLockWriteGuard<'a, Stat
 
 /// The locked objects of a rename.
 struct LockedObjects<'a> {
+    /// Present if the target is in the store, and loses a name.
+    store: Option<LockedStore<'a>>,
     source: RwLockWriteGuard<'a, State>,
     target: Option<RwLockWriteGuard<'a, State>>,
 }
 
 impl<'a> LockedObjects<'a> {
-    fn lock(source: &'a Inode, target: Option<&'a Inode>) -> Self {
+    /// Locks the objects, which are not the same, and the store before them if it is given.
+    fn lock(store: Option<&'a Inode>, source: &'a Inode, target: Option<&'a Inode>) -> Result<Self> {
+        let store = store.map(LockedStore::lock).transpose()?;
         let order = |inode: &Inode| (inode.kind != FileKind::Directory, inode.number);
-        match target {
-            None => Self { source: source.write(), target: None },
+        Ok(match target {
+            None => Self { store, source: source.write(), target: None },
             Some(target) if order(source) < order(target) => {
                 let source = source.write();
-                Self { source, target: Some(target.write()) }
+                Self { store, source, target: Some(target.write()) }
             }
             Some(target) => {
                 let target = target.write();
-                Self { source: source.write(), target: Some(target) }
+                Self { store, source: source.write(), target: Some(target) }
             }
-        }
+        })
     }
 }
 
@@ -111,6 +117,9 @@ struct Names<'a> {
     to_name: Name<'a>,
     /// The slot of the target, if that exists and is not the source.
     to_slot: Option<u32>,
+    /// The entries are names of objects in the store.
+    from_is_link: bool,
+    to_is_link: bool,
 }
 
 impl Inode {
@@ -122,6 +131,21 @@ impl Inode {
         (name, to, to_name): (Name<'_>, &Inode, Name<'_>),
         mode: RenameMode,
     ) -> Result<()> {
+        let replaced = self.move_locked(change, caller, (name, to, to_name), mode)?;
+        match (replaced, self.volume.store()) {
+            (Some(replaced), Some(store)) => replaced.move_out_of_store(&store),
+            _ => Ok(()),
+        }
+    }
+
+    /// Renames as [`Inode::move_entry`], and returns the target if it had more than one name.
+    fn move_locked(
+        &self,
+        change: &Change<'_>,
+        caller: &Caller,
+        (name, to, to_name): (Name<'_>, &Inode, Name<'_>),
+        mode: RenameMode,
+    ) -> Result<Option<Arc<Inode>>> {
         let whiteout = match mode {
             RenameMode::Whiteout | RenameMode::WhiteoutNoReplace if !self.volume.has_metadata() => {
                 return Err(Errno::EINVAL);
@@ -135,6 +159,7 @@ impl Inode {
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
+        let store: Option<Arc<Inode>>;
         if to.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
@@ -157,8 +182,8 @@ impl Inode {
             let is_same = parents.from.contents()?.shown_name(from_slot).as_deref() == Some(to_name.as_bytes());
             match mode {
                 RenameMode::NoReplace | RenameMode::WhiteoutNoReplace if is_same => return Err(Errno::EEXIST),
-                RenameMode::Exchange => return Ok(()),
-                _ if is_same => return Ok(()),
+                RenameMode::Exchange => return Ok(None),
+                _ if is_same => return Ok(None),
                 _ => {}
             }
         }
@@ -167,27 +192,49 @@ impl Inode {
             None => None,
         };
         renames::check_names(target.is_some(), nesting(&parents, &source, target.as_deref()), mode)?;
-        let mut objects = LockedObjects::lock(&source, target.as_deref());
+        if target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source)) {
+            // Both are names of one object.
+            return Ok(None);
+        }
+        let from_is_link = self.is_link(&parents.from, from_slot, &source);
+        let to_is_link = match (to_slot, &target) {
+            (Some(slot), Some(target)) => to.is_link(parents.to(), slot, target),
+            _ => false,
+        };
+        // No directory may be waited for with the store locked.
+        let takes_name = to_is_link && mode != RenameMode::Exchange && source.kind != FileKind::Directory;
+        if takes_name {
+            self.volume.order_links(change, LinkOrder::StoreLast)?;
+        }
+        store = self.volume.store().filter(|_| takes_name);
+        let mut objects = LockedObjects::lock(store.as_deref(), &source, target.as_deref())?;
         if let (Some(target), Some(state)) = (&target, &mut objects.target)
             && target.kind == FileKind::Directory
         {
             target.load(state)?;
         }
         check_permissions(&parents, &objects, (to, target.as_deref()), caller, mode)?;
-        let names = Names { from_slot, to, to_name, to_slot };
+        let names = Names { from_slot, to, to_name, to_slot, from_is_link, to_is_link };
         match mode {
-            RenameMode::Exchange => self.exchange(&mut parents, &mut objects, names, (&source, target.as_ref())),
+            RenameMode::Exchange => self.exchange(&mut parents, &mut objects, names, (&source, target.as_ref()))?,
             _ => {
                 if whiteout.is_some() {
                     self.reserve_record(&mut parents.from, WHITEOUT_SIZE)?;
                 }
                 self.replace(&mut parents, &mut objects, names, (&source, target.as_ref()))?;
-                match whiteout {
-                    Some(whiteout) => self.add(change, &mut parents.from, caller, name, &whiteout).map(drop),
-                    None => Ok(()),
+                if let Some(whiteout) = whiteout {
+                    self.add(change, &mut parents.from, caller, name, &whiteout)?;
                 }
             }
         }
+        drop(objects);
+        Ok(target.filter(|_| takes_name))
+    }
+
+    /// Returns whether an entry of this directory is a name of an object in the store, which is `object`.
+    fn is_link(&self, state: &State, slot: u32, object: &Inode) -> bool {
+        let entry = || state.contents().ok()?.entry(slot);
+        !object.is_dangling && entry().is_some_and(|entry| self.link_number(&entry).is_some())
     }
 
     /// Returns whether a name in this directory is that of a directory.
@@ -208,7 +255,10 @@ impl Inode {
         names: Names<'_>,
         (source, target): (&Arc<Inode>, Option<&Arc<Inode>>),
     ) -> Result<()> {
-        let Names { from_slot, to, to_name, to_slot } = names;
+        let Names { from_slot, to, to_name, to_slot, from_is_link, to_is_link } = names;
+        if to_is_link && objects.store.is_none() {
+            return Err(Errno::ENOTDIR);
+        }
         self.prepare_parent_change(parents, objects, source)?;
         let size = self.record_size(&objects.source.metadata);
         to.reserve_record(parents.to_mut(), size)?;
@@ -231,12 +281,19 @@ impl Inode {
         debug_assert!(to_slot.is_some() || to_name.as_bytes().len() <= vnode::NAME_MAX);
         self.detach(&mut parents.from, from_slot)?;
         if let (Some(target), Some(state)) = (target, &mut objects.target) {
-            target.unlink_state(state);
+            match (&mut objects.store, to_slot) {
+                (Some(store), Some(slot)) => {
+                    target.forget_name(to, slot);
+                    target.drop_name(state, store)?;
+                }
+                _ => target.unlink_state(state),
+            }
             if target.kind == FileKind::Directory {
                 self.volume.forget_removed(target.number);
             }
         }
-        self.relink(source, &mut objects.source, (to, parents.to_mut(), slot))?;
+        source.forget_name(self, from_slot);
+        relink_or_note(source, &mut objects.source, from_is_link, (to, slot));
         if let Some(to_state) = &mut parents.to {
             self.change_parent(source, &mut objects.source, to)?;
             to_state.metadata.times.modified();
@@ -254,7 +311,7 @@ impl Inode {
         names: Names<'_>,
         (source, target): (&Arc<Inode>, Option<&Arc<Inode>>),
     ) -> Result<()> {
-        let Names { from_slot, to, to_slot, .. } = names;
+        let Names { from_slot, to, to_slot, from_is_link, to_is_link, .. } = names;
         let (Some(target), Some(to_slot)) = (target, to_slot) else {
             return Err(Errno::ENOENT);
         };
@@ -275,8 +332,10 @@ impl Inode {
         to.forget_record(parents.to_mut(), to_slot)?;
         parents.from.contents_mut()?.set_entry(from_slot, |entry| copy_object(entry, &other));
         parents.to_mut().contents_mut()?.set_entry(to_slot, |entry| copy_object(entry, &one));
-        self.relink(source, &mut objects.source, (to, parents.to_mut(), to_slot))?;
-        self.relink(target, target_state, (self, &mut parents.from, from_slot))?;
+        source.forget_name(self, from_slot);
+        target.forget_name(to, to_slot);
+        relink_or_note(source, &mut objects.source, from_is_link, (to, to_slot));
+        relink_or_note(target, target_state, to_is_link, (self, from_slot));
         parents.from.metadata.times.modified();
         self.metadata_changed(&mut parents.from);
         self.mark_contents_dirty(&mut parents.from);
@@ -324,43 +383,16 @@ impl Inode {
         moved.mark_contents_dirty(state);
         Ok(())
     }
-
-    /// Removes the record of an entry of this directory, whose object the entry is no longer of.
-    fn forget_record(&self, state: &mut State, slot: u32) -> Result<()> {
-        let contents = state.contents()?;
-        if let Some(sidecar) = self.lock_sidecar().as_mut() {
-            sidecar.remove(slot, identity(contents, slot, self.volume.access()));
-        }
-        Ok(())
-    }
-
-    /// Makes an entry in another place that of an object.
-    fn relink(
-        &self,
-        object: &Arc<Inode>,
-        state: &mut State,
-        (parent, parent_state, slot): (&Inode, &mut State, u32),
-    ) -> Result<()> {
-        let before = state.link.as_ref().map(Link::default_number);
-        let cluster = state.link.as_ref().map_or(0, |link| link.cluster);
-        let link = Link { parent: parent.to_arc(), slot, cluster };
-        self.volume.rebind(object.number, before, Some(link.default_number()));
-        let left = object.set_link(state, Some(link));
-        object.metadata_changed(state);
-        if let Some(sidecar) = parent.lock_sidecar().as_mut() {
-            sidecar.set(Owner::Slot(slot), Box::new(state.metadata.record(state.size, &self.volume.options)));
-        }
-        debug_assert!(parent_state.contents().is_ok());
-        // The directory that the object was in is locked by the caller, which has a reference to it.
-        drop(left);
-        Ok(())
-    }
 }
 
-/// Makes an entry that of another object; its name stays.
-fn copy_object(entry: &mut Entry, other: &Entry) {
-    let (name, case) = (entry.name, entry.case);
-    *entry = Entry { name, case, ..*other };
+/// Makes an entry that of an object, whose state the caller holds locked, or one of its names if the object is in the store.
+fn relink_or_note(object: &Inode, state: &mut State, is_link: bool, (directory, slot): (&Inode, u32)) {
+    if is_link {
+        object.note_name(directory, slot);
+        object.metadata_changed(state);
+    } else {
+        object.relink(state, (directory, slot));
+    }
 }
 
 /// Returns how the objects and the directories of a rename contain each other.

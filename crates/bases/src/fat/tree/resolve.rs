@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vnode::{Errno, FileKind, Handle, InodeNumber, Result};
 
-use crate::fat::format::{ENTRY_SIZE, Entry, ShortName};
+use crate::fat::format::{DosDateTime, ENTRY_SIZE, Entry, ShortName};
 
 use super::handles::HandleParts;
 use super::inode::Inode;
@@ -45,12 +45,24 @@ impl Inode {
         let slot = parts.place.slot;
         let contents = state.contents()?;
         let Some(entry) = contents.entry(slot).filter(|_| !self.is_own_file(contents, slot)) else { return Ok(None) };
+        if self.link_number(&entry).is_some() {
+            let object = self.child(&state, slot)?;
+            let (cluster, created) = object.identity();
+            return Ok(Some(object).filter(|_| parts.is_of_place(cluster, created)));
+        }
         let cluster = first_cluster(&entry, self.volume.storage.geometry().width());
         if parts.is_of_place(cluster, self.volume.stamp(&entry)) {
             self.child(&state, slot).map(Some)
         } else {
             Ok(None)
         }
+    }
+
+    /// Returns first cluster, 0 without data, and time of creation of this object, which is no directory.
+    fn identity(&self) -> (u32, DosDateTime) {
+        let state = self.read();
+        let cluster = if state.size == 0 { 0 } else { self.lock_chain().first() };
+        (cluster, state.metadata.created)
     }
 
     /// Returns the directory with a first cluster, which is found by its entry `..`. Called on the root directory.
@@ -101,7 +113,7 @@ impl Inode {
     /// Looks for an object that was moved, in all directories below this one.
     fn search(&self, parts: &HandleParts) -> Result<Arc<Inode>> {
         let mut visited: HashSet<InodeNumber> = HashSet::new();
-        let mut open = vec![self.to_arc()];
+        let mut open: Vec<Arc<Inode>> = self.volume.store().into_iter().chain([self.to_arc()]).collect();
         while let Some(directory) = open.pop() {
             if !visited.insert(directory.number) {
                 continue;
@@ -122,7 +134,7 @@ impl Inode {
         };
         let contents = state.contents()?;
         for slot in contents.slots_from(0).filter(|&slot| !self.is_own_file(contents, slot)) {
-            let Some(entry) = contents.entry(slot) else { continue };
+            let Some(entry) = contents.entry(slot).filter(|entry| self.link_number(entry).is_none()) else { continue };
             if parts.is_of(self.number_of(slot, &entry), self.volume.stamp(&entry)) {
                 return self.child(&state, slot).map(Some);
             }

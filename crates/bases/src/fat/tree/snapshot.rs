@@ -1,6 +1,7 @@
 //! Snapshots: the changes in memory at one moment, in the form in which they go to the disk.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use vnode::{FileKind, InodeNumber, Result};
@@ -10,7 +11,7 @@ use crate::fat::sidecar::store::Owner;
 use crate::fat::volume::pages::ChangedBlock;
 
 use super::inode::Inode;
-use super::pending::{FreedChain, Pending};
+use super::pending::{FreedChain, LinkOrder, Pending};
 use super::volume::Volume;
 
 /// What a synchronization writes.
@@ -22,6 +23,9 @@ pub(crate) struct Snapshot {
     pub(crate) has_split_entry: bool,
     /// Changed blocks of directories.
     pub(crate) blocks: Vec<BlockWrite>,
+    /// Which of them are the store's.
+    pub(crate) store_blocks: Range<usize>,
+    pub(crate) link_order: Option<LinkOrder>,
     /// Clusters that were the last ones of directories before these got more.
     pub(crate) grown: Vec<u32>,
     /// The directories of the blocks.
@@ -45,7 +49,8 @@ impl Volume<Inode> {
             let operations = pending.operations;
             std::mem::replace(&mut *pending, Pending { operations, ..Pending::default() })
         };
-        let mut snapshot = Snapshot { grown: taken.grown, frees: taken.frees, ..Snapshot::default() };
+        let mut snapshot =
+            Snapshot { grown: taken.grown, frees: taken.frees, link_order: taken.link_order, ..Snapshot::default() };
         let mut directories = taken.directories;
         for inode in taken.truncated.into_values() {
             let needed = self.clusters_of(inode.read().size);
@@ -90,6 +95,7 @@ impl Volume<Inode> {
         }
         self.lock_clusters().table().not_written(snapshot.has_split_entry);
         let mut pending = self.lock_pending();
+        pending.link_order = pending.link_order.or(snapshot.link_order);
         pending.frees.extend(snapshot.frees);
         pending.grown.extend(snapshot.grown);
     }
@@ -162,7 +168,11 @@ impl Inode {
                 self.volume.lock_pending().directories.insert(self.number, self.clone());
             }
         }
+        let first = snapshot.blocks.len();
         snapshot.blocks.extend(contents.take_changes());
+        if self.is_store() {
+            snapshot.store_blocks = first..snapshot.blocks.len();
+        }
         state.is_being_written = true;
         drop(state);
         snapshot.directories.push(self);

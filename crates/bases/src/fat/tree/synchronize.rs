@@ -18,6 +18,7 @@ use crate::fat::volume::pages::ChangedBlock;
 use crate::fat::volume::state;
 
 use super::inode::Inode;
+use super::pending::LinkOrder;
 use super::snapshot::Snapshot;
 use super::volume::{SyncState, Volume};
 
@@ -134,11 +135,26 @@ impl Volume<Inode> {
                 let capacity = journal.capacity().max(1);
                 blocks.chunks(capacity).try_for_each(|blocks| journal.write(storage, blocks))
             }
-            (blocks, _) => {
-                write_in_place(storage, blocks)?;
-                storage.flush()
+            (blocks, _) => self.write_in_order(snapshot, blocks),
+        }
+    }
+
+    /// Writes changed blocks of directories in place, those of the store before or after the others.
+    fn write_in_order(&self, snapshot: &Snapshot, blocks: &[BlockWrite]) -> Result<()> {
+        let (before, rest) = blocks.split_at(snapshot.store_blocks.start);
+        let (store, after) = rest.split_at(snapshot.store_blocks.len());
+        let steps = match snapshot.link_order {
+            None => [vec![before, store, after], vec![]],
+            Some(LinkOrder::StoreFirst) => [vec![store], vec![before, after]],
+            Some(LinkOrder::StoreLast) => [vec![before, after], vec![store]],
+        };
+        for step in steps {
+            if step.iter().any(|part| !part.is_empty()) {
+                step.into_iter().try_for_each(|part| write_in_place(&self.storage, part))?;
+                self.storage.flush()?;
             }
         }
+        Ok(())
     }
 
     /// Writes changed blocks of the table to the first copy, and if `is_mirrored` to the others.

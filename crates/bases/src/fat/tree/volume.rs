@@ -65,6 +65,10 @@ pub(crate) struct Volume<I> {
     pub(crate) syncs_begun: AtomicU64,
     /// The root directory, once it exists.
     pub(crate) root: OnceLock<Weak<I>>,
+    /// The directory of objects with several names, once there is one.
+    store: Mutex<Option<Arc<I>>>,
+    /// Inode number of that directory; 0 without one.
+    store_number: AtomicU64,
     /// The disk says that the volume is in use, and has a journal if it can.
     pub(crate) is_prepared: AtomicBool,
     /// No change is accepted any more.
@@ -130,6 +134,8 @@ impl<I> Volume<I> {
             loaded_bytes: AtomicU64::new(0),
             syncs_begun: AtomicU64::new(0),
             root: OnceLock::new(),
+            store: Mutex::default(),
+            store_number: AtomicU64::new(0),
             is_prepared: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             first_change: Mutex::default(),
@@ -214,6 +220,28 @@ impl<I> Volume<I> {
     /// Waits until no operation is making changes, and keeps others from beginning.
     pub(crate) fn close_barrier(&self) -> RwLockWriteGuard<'_, ()> {
         self.barrier.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the directory of objects with several names, if there is one.
+    pub(crate) fn store(&self) -> Option<Arc<I>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the directory of objects with several names, which has this inode number.
+    pub(crate) fn set_store(&self, number: InodeNumber, store: Arc<I>) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);
+        self.store_number.store(number.get(), Ordering::Release);
+    }
+
+    /// Gives up the directory of objects with several names, which refers to this volume.
+    pub(crate) fn forget_store(&self) {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(store);
+    }
+
+    /// Returns whether this is the inode number of the directory of objects with several names.
+    pub(crate) fn is_store(&self, number: InodeNumber) -> bool {
+        self.store_number.load(Ordering::Acquire) == number.get()
     }
 
     /// Returns a number for an open file, never reused.

@@ -95,6 +95,6 @@ impl Inode {
     }
 
     fn check_supported(&self) -> Result<()> {
-        if self.volume.has_sidecars { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+        if self.volume.has_sidecars { self.check_usable() } else { Err(Errno::EOPNOTSUPP) }
     }
 }
