@@ -111,6 +111,13 @@ fn missing_copies_and_information_sectors_are_created() {
         assert_repaired(&sample.image, &["info-missing"]);
         assert!(sample.image.device.contents() == before);
     }
+    // The copy keeps a sector that is both.
+    let sample = Sample::new(FatWidth::Fat32);
+    edit_extended(&sample.image, |fields| fields.info_sector = 6);
+    assert_repaired(&sample.image, &["info-missing"]);
+    let fields = boot_sector(&*sample.image.device, 0).extended.unwrap();
+    assert_eq!((fields.backup_sector, fields.info_sector), (6, 2));
+    assert_eq!(boot_sector(&*sample.image.device, 6 * 512).extended, Some(fields));
     // Where all reserved sectors are used, there is no room.
     let sample = Sample::new(FatWidth::Fat32);
     edit_extended(&sample.image, |fields| fields.backup_sector = 0);

@@ -60,6 +60,20 @@ fn serial_numbers_are_set() {
 }
 
 #[test]
+fn an_endless_root_directory_has_no_room_for_a_label() {
+    let sample = Sample::new(FatWidth::Fat32);
+    set(&sample.image, None).unwrap();
+    let root = sample.image.geometry.root_cluster().unwrap();
+    sample.image.set_link(root, plyfs_bases::fat::format::Link::Next(root));
+    for position in sample.image.slots(0).into_iter().take(16) {
+        let name = plyfs_bases::fat::format::ShortName(*b"FILE       ");
+        let entry = plyfs_bases::fat::format::Entry::new(name, plyfs_bases::fat::format::EntryAttributes::ARCHIVE);
+        sample.image.write(position, &entry.encode());
+    }
+    assert_eq!(set(&sample.image, Some("LABEL")), Err(ToolError::DirectoryFull));
+}
+
+#[test]
 fn a_full_root_directory_has_no_room_for_a_label() {
     for width in WIDTHS {
         let mut sample = Sample::new(width);

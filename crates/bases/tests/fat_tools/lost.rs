@@ -65,10 +65,10 @@ fn loops_in_lost_directories_are_left_soon() {
         sample.image.set_link(lost[199], Link::Next(lost[100]));
         // The files of the directory have beginnings of their own, and run into the loop.
         let directory = sample.directory;
-        for number in 0..40 {
+        for (number, &start) in lost.iter().enumerate().take(40) {
             let name: [u8; 11] = format!("LOOP{number:02}     ").as_bytes().try_into().unwrap();
             let mut entry = Entry::new(ShortName(name), EntryAttributes::ARCHIVE);
-            entry.set_first_cluster(width, lost[number]);
+            entry.set_first_cluster(width, start);
             entry.size = 512;
             sample.image.add_entry(directory, &entry, "");
         }

@@ -69,6 +69,8 @@ impl Geometry {
         let (width, clusters) = clusters_of(boot, whole_clusters)?;
         let extended = boot.extended;
         let reserved = |sector: u16| Some(u32::from(sector)).filter(|&sector| sector > 0 && sector < reserved_sectors);
+        let info_sector = extended.and_then(|fields| reserved(fields.info_sector));
+        let backup_sector = extended.and_then(|fields| reserved(fields.backup_sector));
         Ok(Self {
             width,
             bytes_per_sector,
@@ -83,8 +85,9 @@ impl Geometry {
             data_sector,
             clusters,
             unaddressed_clusters: whole_clusters - clusters,
-            info_sector: extended.and_then(|fields| reserved(fields.info_sector)),
-            backup_sector: extended.and_then(|fields| reserved(fields.backup_sector)),
+            // What is written there would replace the copy of the boot sector.
+            info_sector: info_sector.filter(|_| info_sector != backup_sector),
+            backup_sector,
         })
     }
 
@@ -363,6 +366,11 @@ mod tests {
         (extended.info_sector, extended.backup_sector) = (0xFFFF, 32);
         let geometry = Geometry::new(&boot, u64::MAX).unwrap();
         assert_eq!((geometry.info_offset(), geometry.backup_offset()), (None, None));
+        // One sector has one use.
+        let extended = boot.extended.as_mut().unwrap();
+        (extended.info_sector, extended.backup_sector) = (6, 6);
+        let geometry = Geometry::new(&boot, u64::MAX).unwrap();
+        assert_eq!((geometry.info_offset(), geometry.backup_offset()), (None, Some(24_576)));
     }
 
     #[test]

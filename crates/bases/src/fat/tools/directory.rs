@@ -12,6 +12,11 @@ use crate::fat::format::{
 /// Number of slots that the format allows a directory.
 const SLOTS_MAX: u32 = 65_536;
 
+/// Returns the number of clusters that the format allows a directory.
+fn clusters_max(geometry: &Geometry) -> u32 {
+    (SLOTS_MAX * ENTRY_SIZE as u32).div_ceil(geometry.cluster_size())
+}
+
 /// Where the slots of a directory are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryStart {
@@ -48,9 +53,9 @@ pub(crate) struct DirectoryRange {
 }
 
 impl DirectoryRange {
-    /// Returns the whole of a directory that is sound.
-    pub(crate) fn whole(start: DirectoryStart) -> Self {
-        Self { start, clusters: u32::MAX, may_grow: true }
+    /// Returns the whole of a directory that is sound, and no more of another one than the format allows.
+    pub(crate) fn whole(start: DirectoryStart, geometry: &Geometry) -> Self {
+        Self { start, clusters: clusters_max(geometry), may_grow: true }
     }
 
     /// Begins to read the slots.
@@ -225,8 +230,7 @@ impl EntryReader {
 
     /// Begins to read a directory; of its chain at most `clusters_max` clusters, and no more than the format allows.
     pub(crate) fn limited(start: DirectoryStart, geometry: &Geometry, clusters_max: u32) -> Self {
-        let clusters = (SLOTS_MAX * ENTRY_SIZE as u32).div_ceil(geometry.cluster_size());
-        let slots = SlotReader::new(start, clusters.min(clusters_max));
+        let slots = SlotReader::new(start, self::clusters_max(geometry).min(clusters_max));
         Self { slots, long_name: LongNameReader::default(), positions: Vec::new(), has_ended: false }
     }
 

@@ -200,7 +200,7 @@ pub fn dump_directory(device: DeviceRef, path: &str, page: CodePage) -> Result<D
     let entry = volume.find(path, page)?;
     let start = volume.directory_of(entry.as_ref(), path)?;
     let mut dump = Dump::default();
-    let mut reader = DirectoryRange::whole(start).reader();
+    let mut reader = DirectoryRange::whole(start, &volume.geometry).reader();
     let mut index = 0_u64;
     while let Some(slot) = reader.next(&mut volume)?
         && !dump.is_full()

@@ -78,7 +78,7 @@ pub fn set_label(
             volume.disk.write(named.position, &entry.encode())?;
         }
         (Some(label), None) => {
-            let mut range = DirectoryRange::whole(DirectoryStart::root(&volume.geometry));
+            let mut range = DirectoryRange::whole(DirectoryStart::root(&volume.geometry), &volume.geometry);
             let free = volume.free_slots(&mut range, 1, &[], None)?;
             let entry = label_entry(label, DosDateTime::encode(time, offset_minutes));
             let slots: Vec<_> = free.into_iter().map(|position| (position, entry)).collect();

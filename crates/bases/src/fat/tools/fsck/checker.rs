@@ -95,7 +95,7 @@ impl<'a> Checker<'a> {
             above: map(),
             shared: Vec::new(),
             is_sharing: false,
-            root_range: DirectoryRange::whole(DirectoryStart::root(&volume.geometry)),
+            root_range: DirectoryRange::whole(DirectoryStart::root(&volume.geometry), &volume.geometry),
             saved_names: None,
             saved_directory: None,
             found_state: VolumeFlags { is_dirty: false, had_errors: false },
@@ -127,7 +127,7 @@ impl<'a> Checker<'a> {
         self.hidden_clusters = HIDDEN_CLUSTERS_MAX;
         self.other_parents = OTHER_PARENTS_MAX;
         (self.root_label, self.saved_names, self.saved_directory) = (None, None, None);
-        self.root_range = DirectoryRange::whole(DirectoryStart::root(&self.volume.geometry));
+        self.root_range = DirectoryRange::whole(DirectoryStart::root(&self.volume.geometry), &self.volume.geometry);
         let report = &mut self.report;
         report.findings.retain(|finding| finding.repair == Repair::Done);
         report.counts.values_mut().for_each(|count| count.found = count.repaired);
