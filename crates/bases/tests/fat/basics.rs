@@ -645,7 +645,10 @@ fn damaged_volumes_do_no_harm() {
 
 fn fill(directory: &VnodeRef, depth: usize) {
     for number in 0..6 {
-        put(directory, &format!("a file with number {number}"), &vec![1; number * 3000]).unwrap();
+        let file = put(directory, &format!("a file with number {number}"), &vec![1; number * 3000]).unwrap();
+        if number % 2 == 0 {
+            directory.link(&superuser(), &file, name(&format!("again {number}"))).unwrap();
+        }
     }
     if depth > 0 {
         for number in 0..2 {
@@ -674,8 +677,9 @@ fn use_all(directory: &VnodeRef, random: &mut fastrand::Rng, depth: usize) {
             let _ = file.write_at(&superuser(), random.u64(0..30_000), &[3; 1000]);
             let _ = file.truncate(&superuser(), random.u64(0..40_000));
         }
-        match random.u8(0..6) {
+        match random.u8(0..7) {
             0 => drop(directory.unlink(&superuser(), own)),
+            6 => drop(directory.link(&superuser(), &entry.vnode, name(&format!("linked {}", random.u8(..))))),
             1 => drop(directory.rmdir(&superuser(), own)),
             2 => drop(rename(directory, &own.display().to_string(), directory, "renamed")),
             3 => drop(directory.mkdir(&superuser(), name(&format!("made {}", random.u8(..))), 0o755)),

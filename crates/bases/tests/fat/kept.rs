@@ -1,4 +1,5 @@
-//! Kept images: volumes of each metadata mode, as earlier versions wrote them, are read as they were. `FAT_KEPT=write` makes them.
+//! Kept images: volumes of each metadata mode, as earlier versions wrote them, are read as they were. `FAT_KEPT=write` makes them,
+//! `FAT_KEPT=links` only the one of that name.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,12 +14,16 @@ use vnode::{Device, FileKind, FileSystem, SetAttributes, SetTime, Timestamp, Vno
 
 use crate::image::{self, KINDS, Kind, find, get, in_entries, name, put, superuser};
 
-const MODES: [(&str, MetadataMode); 4] = [
+const MODES: [(&str, MetadataMode); 5] = [
     ("none", MetadataMode::None),
     ("sidecar", MetadataMode::Sidecar),
+    (LINKS, MetadataMode::Sidecar),
     ("inline", MetadataMode::Inline),
     ("paper", MetadataMode::Paper),
 ];
+
+/// The image with hard links.
+const LINKS: &str = "links";
 
 const TIME: Timestamp = Timestamp { seconds: 1_500_000_000, nanoseconds: 0 };
 
@@ -64,11 +69,38 @@ fn check(root: &VnodeRef, metadata: MetadataMode) {
     }
 }
 
+/// Makes hard links in what [`fill`] has made.
+fn fill_links(root: &VnodeRef) {
+    let directory = find(root, "A directory").unwrap().vnode;
+    for (path, text) in
+        [("A directory/Ünïcödé 漢字.txt", "again"), ("symlink", "Another symlink"), ("device", "again 2")]
+    {
+        directory.link(&superuser(), &find(root, path).unwrap().vnode, name(text)).unwrap();
+    }
+    root.link(&superuser(), &find(root, "A directory/again").unwrap().vnode, name("third")).unwrap();
+}
+
+/// Checks what [`fill_links`] has made.
+fn check_links(root: &VnodeRef) {
+    let names = ["A directory/Ünïcödé 漢字.txt", "A directory/again", "third"];
+    let files = names.map(|path| find(root, path).unwrap().attributes);
+    assert_eq!(files.map(|attributes| (attributes.nlink, attributes.mode)), [(3, 0o4751); 3]);
+    assert_eq!(files.map(|attributes| attributes.ino), [files[0].ino; 3]);
+    assert_eq!(get(root, "third").unwrap(), [7; 3000]);
+    let symlink = find(root, "A directory/Another symlink").unwrap();
+    assert_eq!(symlink.vnode.readlink(&superuser()).unwrap(), b"A directory");
+    let device = find(root, "A directory/again 2").unwrap().attributes;
+    assert_eq!((device.nlink, device.rdev), (2, Device { major: 8, minor: 1 }));
+}
+
 fn write(text: &str, metadata: MetadataMode) {
     let kind = Kind { size: 160 << 10, sectors_per_cluster: 1, ..KINDS[0] };
     let Some(device) = image::format(kind).map(Arc::new) else { return };
     let file_system = image::mount(&device, in_entries(metadata));
     fill(&file_system.root(), metadata);
+    if text == LINKS {
+        fill_links(&file_system.root());
+    }
     file_system.end_of_use().unwrap();
     let file = std::fs::File::create(path(text)).unwrap();
     let mut encoder = GzEncoder::new(file, Compression::best());
@@ -79,7 +111,7 @@ fn write(text: &str, metadata: MetadataMode) {
 #[test]
 fn kept_images_are_read() {
     for (text, metadata) in MODES {
-        if std::env::var("FAT_KEPT").is_ok_and(|value| value == "write") {
+        if std::env::var("FAT_KEPT").is_ok_and(|value| value == "write" || value == text) {
             write(text, metadata);
         }
         let mut bytes = Vec::new();
@@ -88,6 +120,9 @@ fn kept_images_are_read() {
         image::check(&device);
         let file_system = image::mount(&device, Options { read_only: true, ..in_entries(metadata) });
         check(&file_system.root(), metadata);
+        if text == LINKS {
+            check_links(&file_system.root());
+        }
         drop(file_system);
         assert!(device.contents() == bytes);
         let is_recognized = metadata != MetadataMode::Paper;

@@ -232,8 +232,15 @@ fn an_open_file_outlives_all_its_names() {
 
 #[test]
 fn renames_move_names() {
-    let Some(device) = device() else { return };
-    let (file_system, root) = mount(&device);
+    for journal in [true, false] {
+        let Some(device) = device() else { return };
+        move_names(&device, &Options { journal, ..with_sidecars() });
+    }
+}
+
+fn move_names(device: &Arc<MemoryDevice>, options: &Options) {
+    let file_system = image::mount(device, options.clone());
+    let root = file_system.root();
     let directory = root.mkdir(&superuser(), name("directory"), 0o755).unwrap().vnode;
     let file = put(&root, "one", b"linked").unwrap();
     link(&root, &file, "two").unwrap();
@@ -267,8 +274,8 @@ fn renames_move_names() {
         assert_eq!((identity(&root, path).1, get(&root, path).unwrap()), (count, b"linked".to_vec()));
     }
     drop((root, directory, file, file_system));
-    image::check(&device);
-    let (file_system, root) = mount(&device);
+    image::check(device);
+    let (file_system, root) = mount(device);
     for (path, count) in expected {
         assert_eq!((identity(&root, path).1, get(&root, path).unwrap()), (count, b"linked".to_vec()));
     }

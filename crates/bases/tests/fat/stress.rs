@@ -65,7 +65,7 @@ impl User {
         let caller = superuser();
         let size = self.random.usize(0..self.size_max);
         let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
-        match self.random.u8(0..20) {
+        match self.random.u8(0..23) {
             0..=4 => {
                 if let Ok(created) = directory.create(&caller, own, &how) {
                     let _ = vnode::write_fully(&*created.file, &caller, 0, &vec![7; size]);
@@ -101,6 +101,11 @@ impl User {
                 }
             }
             18 => self.open.truncate(self.random.usize(0..4)),
+            19..=21 => {
+                if let Ok(entry) = self.directory().lookup(&caller, other) {
+                    let _ = directory.link(&caller, &entry.vnode, own);
+                }
+            }
             _ => {
                 if let Ok(open) = directory.open_directory(&caller) {
                     let _ = open.read(&caller, vnode::Cookie::START, &mut |_| std::ops::ControlFlow::Continue(()));

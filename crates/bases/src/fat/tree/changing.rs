@@ -15,7 +15,7 @@ use super::pending::LinkOrder;
 use super::volume::{SyncState, Volume};
 
 /// Number of blocks of directories that an operation changes, at most.
-const BLOCKS_PER_OPERATION: usize = 16;
+const BLOCKS_PER_OPERATION: usize = 20;
 
 /// Number of objects that are changed in memory at a time, at most, where no journal limits them.
 const CHANGES_MAX: usize = 8192;

@@ -27,8 +27,10 @@ impl Volume<Inode> {
             let state = root.read_loaded()?;
             state.contents()?.find_store().map(|slot| root.child_of_entry(&state, slot)).transpose()
         };
+        if !self.has_sidecars {
+            return;
+        }
         match opened() {
-            _ if !self.has_sidecars => {}
             Ok(Some(store)) => self.set_store(store.number, store),
             Ok(None) => {}
             Err(errno) => tracing::error!("{}: hard links cannot be read: {errno}", self.storage.title()),

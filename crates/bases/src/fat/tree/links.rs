@@ -270,8 +270,14 @@ impl Inode {
     fn count_once(&self, change: &Change<'_>) -> Result<()> {
         let Some(store) = self.volume.store() else { return Ok(()) };
         self.volume.order_links(change, LinkOrder::StoreLast)?;
-        let mut locked = LockedStore::lock(&store)?;
-        let mut state = self.write();
-        if state.stored.is_some() { self.drop_name(&mut state, &mut locked) } else { Ok(()) }
+        {
+            let mut locked = LockedStore::lock(&store)?;
+            let mut state = self.write();
+            if state.stored.is_none() {
+                return Ok(());
+            }
+            self.drop_name(&mut state, &mut locked)?;
+        }
+        self.move_out_of_store(&store)
     }
 }
