@@ -83,6 +83,9 @@ impl Volume<Inode> {
             if let Some(contents) = &mut state.contents {
                 contents.not_written(&offsets);
             }
+            if let Some(sidecar) = directory.lock_sidecar().as_mut() {
+                sidecar.not_stable();
+            }
             directory.mark_contents_dirty(&mut state);
         }
         for (inode, _) in snapshot.truncated {
