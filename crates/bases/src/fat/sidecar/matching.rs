@@ -1,6 +1,6 @@
 //! Matching: which record of a log belongs to which entry of its directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::fat::format::upcased;
 
@@ -72,12 +72,19 @@ fn match_renamed(candidates: Candidates, unmatched: Vec<(u32, &Identity)>, match
     }
 }
 
+/// Time of creation of an object.
+type Created = [u16; 3];
+
 /// First cluster and time of creation of an object.
-type Origin = (u32, [u16; 3]);
+type Origin = (u32, Created);
+
+fn created(identity: &Identity) -> Created {
+    let created = identity.created;
+    [created.date, created.time, created.hundredths.into()]
+}
 
 fn origin(identity: &Identity) -> Origin {
-    let created = identity.created;
-    (identity.cluster, [created.date, created.time, created.hundredths.into()])
+    (identity.cluster, created(identity))
 }
 
 /// Returns the record of an object among those with its name: the last one of its creation and first cluster, otherwise of its creation,
@@ -90,27 +97,30 @@ fn best(mut named: Vec<Candidate>, identity: &Identity) -> Option<Candidate> {
     Some(named.swap_remove(position))
 }
 
-/// Returns the records of objects that were not removed; of those of one object only the last.
+/// Returns the records of objects that were not removed; of those of one object only the last. The log is read from its end, so that each
+/// item takes the same time whatever the others say.
 fn remaining(items: Vec<(u64, LogItem)>) -> Candidates {
     let mut records = Candidates::new();
-    for (offset, item) in items {
+    let mut later: HashSet<(Vec<u16>, Origin)> = HashSet::new();
+    // Offsets before which records with a name and a time of creation are removed.
+    let mut removed: HashMap<(Vec<u16>, Created), u64> = HashMap::new();
+    for (offset, item) in items.into_iter().rev() {
         match item {
             LogItem::Attributes(identity, record) => {
-                let named = records.entry(upcased(&identity.name)).or_default();
-                let is_same = |other: &Candidate| {
-                    other.identity.created == identity.created && other.identity.cluster == identity.cluster
-                };
-                named.retain(|other| !is_same(other));
-                named.push(Candidate { offset, identity, record });
+                let name = upcased(&identity.name);
+                let is_last = later.insert((name.clone(), origin(&identity)));
+                let key = (name, created(&identity));
+                if is_last && removed.get(&key).is_none_or(|&end| offset >= end) {
+                    records.entry(key.0).or_default().push(Candidate { offset, identity, record });
+                }
             }
             LogItem::Removal(identity, end) => {
-                if let Some(named) = records.get_mut(&upcased(&identity.name)) {
-                    named.retain(|other| other.identity.created != identity.created || other.offset >= end);
-                }
+                let key = (upcased(&identity.name), created(&identity));
+                removed.entry(key).and_modify(|other| *other = end.max(*other)).or_insert(end);
             }
         }
     }
-    records.retain(|_, named| !named.is_empty());
+    records.values_mut().for_each(|named| named.reverse());
     records
 }
 
@@ -181,6 +191,18 @@ mod tests {
         ];
         assert_eq!(owners(items.clone(), &[identity("a", 1, 6)]).0, [Some(2)]);
         assert_eq!(owners(items[..2].to_vec(), &[identity("a", 1, 5)]).0, [Some(1)], "the entry is the old one");
+    }
+
+    #[test]
+    fn many_records_of_one_name_take_no_longer_than_others() {
+        let start = std::time::Instant::now();
+        let count = 100_000;
+        let items: Vec<LogItem> = (0..count).map(|number| attributes(identity("a", 1, number), number)).collect();
+        assert_eq!(owners(items, &[identity("a", 1, 7)]), (vec![Some(7)], 0));
+        let removals = (0..count).map(|_| LogItem::Removal(identity("a", 1, 0), 0));
+        let items = (0..count).map(|number| attributes(identity("a", 1, number), number)).chain(removals).collect();
+        assert_eq!(owners(items, &[identity("a", 1, 7)]), (vec![Some(7)], 0));
+        assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
     }
 
     #[test]
