@@ -18,7 +18,7 @@ use super::directory::slots::SLOTS_MAX;
 use super::entry_metadata::EntryMetadata;
 use super::entry_metadata::owners::{OwnerEntry, OwnerTable};
 use super::format::{
-    BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, EntryAttributes, FatWidth, Geometry, GeometryError,
+    BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, Entry, FatWidth, Geometry, GeometryError,
 };
 use super::journal::{JOURNAL_NAME, Journal};
 use super::names::NameRules;
@@ -80,6 +80,8 @@ pub enum MountError {
     JournalPending,
     /// FAT32 has no room for metadata in ten bytes of an entry.
     PaperOnFat32,
+    /// Metadata was requested in sidecars, and something else in the root directory has their name.
+    SidecarName,
     /// The size of reads and writes is no multiple of the cluster size.
     Block {
         /// The size of the options in bytes.
@@ -97,6 +99,11 @@ impl fmt::Display for MountError {
             Self::PaperOnFat32 => {
                 write!(formatter, "entries of FAT32 have no room for `meta=paper`; use `meta=inline` or `meta=sidecar`")
             }
+            Self::SidecarName => write!(
+                formatter,
+                "the root directory has a file or directory called PLYFS.ATR that is no hidden log of Unix metadata; \
+                 mount it with `meta=none` and rename that"
+            ),
             Self::Block { block, cluster_size } => {
                 write!(formatter, "the block size of {block} bytes is no multiple of the cluster size, {cluster_size}")
             }
@@ -146,6 +153,12 @@ impl FatFileSystem {
         let entry_metadata = entry_metadata(&root, &options, storage.geometry().width())?;
         let has_sidecars = !entry_metadata.is_used()
             && Volume::<Inode>::wants_sidecars(&options, own_file(&root, &SIDECAR_NAME).is_some());
+        if has_sidecars
+            && own_file(&root, &SIDECAR_NAME).is_none()
+            && root.find(&rules.dotted_short(&SIDECAR_NAME)).is_some()
+        {
+            return Err(MountError::SidecarName);
+        }
         let details = format!("{title},{options}");
         let new = NewVolume {
             clusters: Clusters::new(table),
@@ -370,12 +383,9 @@ fn entry_metadata(
     }
 }
 
-/// Returns the slot of a hidden file of this base's own.
-fn own_file(contents: &Contents, name: &super::format::ShortName) -> Option<u32> {
-    let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM;
-    let is_own =
-        |slot: &u32| contents.entry(*slot).is_some_and(|entry| entry.attributes.contains(own) && !entry.is_directory());
-    contents.find_short(name).filter(is_own)
+/// Returns the entry of a hidden file of this base's own.
+fn own_file(contents: &Contents, name: &super::format::ShortName) -> Option<Entry> {
+    contents.entry(contents.find_short(name, Entry::is_hidden_file)?)
 }
 
 /// Returns the journal of the volume, if it has one, after its batch was applied.
@@ -385,7 +395,7 @@ fn open_journal(
     rules: NameRules,
 ) -> std::result::Result<Option<Journal>, MountError> {
     let root = read_root(storage, table, rules)?;
-    let Some(entry) = own_file(&root, &JOURNAL_NAME).and_then(|slot| root.entry(slot)) else { return Ok(None) };
+    let Some(entry) = own_file(&root, &JOURNAL_NAME) else { return Ok(None) };
     let length_max = entry.size.div_ceil(storage.geometry().cluster_size());
     let mut chain = Chain::new(entry.first_cluster(storage.geometry().width()));
     let runs = chain.runs(table, storage, length_max.saturating_add(1))?;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use plyfs_bases::device::MemoryDevice;
-use vnode::{FileSystem, SetAttributes, VnodeRef, XattrMode};
+use plyfs_bases::device::{DeviceRef, MemoryDevice};
+use plyfs_bases::fat::{FatFileSystem, MetadataMode, MountError, Options, Translation};
+use vnode::{Errno, FileSystem, RenameMode, SetAttributes, VnodeRef, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::image::{self, KINDS, find, put, superuser, with_sidecars};
+use crate::image::{self, KINDS, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
 
 /// Returns a device with a new FAT16 file system.
 fn device() -> Option<Arc<MemoryDevice>> {
@@ -92,4 +93,138 @@ fn values_in_a_torn_record_are_no_records() {
         drop((file, file_system));
         image::check(&device);
     }
+}
+
+/// Returns a device on which others have given files or directories called `PLYFX.ATR` the name of the sidecar.
+fn renamed_by_others(device: &MemoryDevice) -> Arc<MemoryDevice> {
+    let mut image = device.contents();
+    let found: Vec<usize> =
+        image.windows(11).enumerate().filter(|(_, name)| *name == b"PLYFX   ATR").map(|(at, _)| at).collect();
+    assert!(!found.is_empty());
+    found.into_iter().for_each(|at| image[at + 4] = b'S');
+    Arc::new(MemoryDevice::from_bytes(&image))
+}
+
+fn open(device: &Arc<MemoryDevice>, options: Options) -> Result<FatFileSystem, MountError> {
+    let device: DeviceRef = device.clone();
+    FatFileSystem::open(device, "test", options)
+}
+
+#[test]
+fn a_visible_file_with_the_name_of_a_sidecar_is_a_file() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    for kind in ["of file", "of directory"] {
+        let directory = root.mkdir(&superuser(), name(kind), 0o755).unwrap().vnode;
+        put(&directory, "a", b"text").unwrap();
+        match kind {
+            "of file" => drop(put(&directory, "PLYFX.ATR", b"notes").unwrap()),
+            _ => drop(directory.mkdir(&superuser(), name("PLYFX.ATR"), 0o755).unwrap()),
+        }
+    }
+    drop((root, file_system));
+    let device = renamed_by_others(&device);
+    let file_system = image::mount(&device, with_sidecars());
+    let mode = SetAttributes { mode: Some(0o600), ..Default::default() };
+    for kind in ["of file", "of directory"] {
+        let directory = find(&file_system.root(), kind).unwrap().vnode;
+        assert_eq!(names(&directory), ["PLYFS.ATR", "a"]);
+        let file = find(&directory, "a").unwrap().vnode;
+        assert_eq!(file.setattr(&superuser(), &mode), Err(Errno::EEXIST));
+        assert_eq!(put(&directory, "new", b"").err(), Some(Errno::EEXIST));
+        match kind {
+            "of file" => assert_eq!(get(&directory, "plyfs.atr").unwrap(), b"notes"),
+            _ => assert_eq!(put(&find(&directory, "PLYFS.ATR").unwrap().vnode, "b", b"").map(drop), Ok(())),
+        }
+        let to = name("renamed");
+        let renamed = directory.rename(&superuser(), name("PLYFS.ATR"), &file_system.root(), to, RenameMode::Replace);
+        assert_eq!(renamed, Ok(()), "{kind}");
+        set(&file, mode.clone());
+        file_system.sync().unwrap();
+        for number in 0..4 {
+            put(&directory, &format!("v{number}"), &[number; 5000]).unwrap();
+            set(&file, SetAttributes { mode: Some(0o700 + u32::from(number)), ..Default::default() });
+            file_system.sync().unwrap();
+        }
+        let root = file_system.root();
+        match kind {
+            "of file" => root.unlink(&superuser(), to).unwrap(),
+            _ => {
+                find(&root, "renamed").unwrap().vnode.unlink(&superuser(), name("b")).unwrap();
+                let log = put(&find(&root, "renamed").unwrap().vnode, "PLYFS.ATR", b"").err();
+                assert_eq!(log, Some(Errno::EPERM));
+                root.rmdir(&superuser(), to).unwrap();
+            }
+        }
+    }
+    drop(file_system);
+    image::check(&device);
+}
+
+#[test]
+fn a_root_directory_without_room_for_a_sidecar_is_not_used_with_one() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    put(&file_system.root(), "PLYFX.ATR", b"notes").unwrap();
+    drop(file_system);
+    let device = renamed_by_others(&device);
+    assert_eq!(open(&device, with_sidecars()).err(), Some(MountError::SidecarName));
+    let auto = Options { metadata: MetadataMode::Auto, ..without_sidecars() };
+    assert_eq!(get(&open(&device, auto).unwrap().root(), "PLYFS.ATR").unwrap(), b"notes");
+}
+
+#[test]
+fn names_of_own_files_are_reserved_in_every_mode() {
+    for metadata in [MetadataMode::Auto, MetadataMode::None, MetadataMode::Inline, MetadataMode::Sidecar] {
+        for translation in [Translation::Stored, Translation::Lower, Translation::Joined] {
+            let Some(device) = device() else { return };
+            let file_system = image::mount(&device, Options { metadata, translation, ..without_sidecars() });
+            let root = file_system.root();
+            let directory = root.mkdir(&superuser(), name("directory"), 0o755).unwrap().vnode;
+            put(&root, "a", b"").unwrap();
+            let joined: &[&str] = if translation == Translation::Joined { &["PLYFSATR", "plyfsatr"] } else { &[] };
+            for text in [&["PLYFS.ATR", "plyfs.atr", "Plyfs.Atr"], joined].concat() {
+                let context = format!("{metadata:?} {translation:?} {text}");
+                for parent in [&root, &directory] {
+                    assert_eq!(put(parent, text, b"").err(), Some(Errno::EPERM), "{context}");
+                    let made = parent.mkdir(&superuser(), name(text), 0o755);
+                    assert_eq!(made.err(), Some(Errno::EPERM), "{context}");
+                    let renamed = root.rename(&superuser(), name("a"), parent, name(text), RenameMode::Replace);
+                    assert_eq!(renamed, Err(Errno::EPERM), "{context}");
+                }
+                let journal = text.to_ascii_uppercase().replace("ATR", "JNL");
+                assert_eq!(put(&root, &journal, b"").err(), Some(Errno::EPERM), "{context}");
+            }
+            if translation == Translation::Joined {
+                continue;
+            }
+            put(&root, "PLYFSATR", b"other").unwrap();
+            drop((root, directory, file_system));
+            let joined = Options { metadata, translation: Translation::Joined, ..without_sidecars() };
+            let file_system = image::mount(&device, joined);
+            assert_eq!(get(&file_system.root(), "PLYFSATR").unwrap(), b"other", "{metadata:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_takes_the_place_of_a_visible_file_with_the_name_of_a_sidecar() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    put(&file_system.root(), "PLYFX.ATR", b"notes").unwrap();
+    put(&file_system.root(), "a", b"text").unwrap();
+    drop(file_system);
+    let device = renamed_by_others(&device);
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    for (from, to, mode) in [
+        ("a", "PLYFS.ATR", RenameMode::Replace),
+        ("a", "plyfs.atr", RenameMode::Exchange),
+        ("PLYFS.ATR", "a", RenameMode::Exchange),
+    ] {
+        assert_eq!(root.rename(&superuser(), name(from), &root, name(to), mode), Err(Errno::EPERM));
+    }
+    root.rename(&superuser(), name("PLYFS.ATR"), &root, name("b"), RenameMode::Replace).unwrap();
+    assert_eq!(names(&root), ["a", "b"]);
 }

@@ -108,13 +108,19 @@ impl Contents {
 
     /// Returns the slot of the entry with this name, regardless of case.
     pub(crate) fn find(&self, units: &[u16]) -> Option<u32> {
-        self.index.find(units, |slot| self.names(slot).iter().any(|name| names_equal(name, units)))
+        self.find_wanted(units, |_| true)
     }
 
-    /// Returns the slot of the entry with this short name and no other.
-    pub(crate) fn find_short(&self, name: &ShortName) -> Option<u32> {
-        self.find(&self.rules.dotted_short(name))
-            .filter(|&slot| self.entry(slot).is_some_and(|entry| entry.name == *name))
+    /// Returns the slot of an entry with this name, regardless of case, that `is_wanted` accepts.
+    pub(crate) fn find_wanted(&self, units: &[u16], is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let has_name = |slot| self.names(slot).iter().any(|name| names_equal(name, units));
+        self.index.find(units, |slot| is_wanted(slot) && has_name(slot))
+    }
+
+    /// Returns the slot of an entry with this short name that `is_wanted` accepts.
+    pub(crate) fn find_short(&self, name: &ShortName, is_wanted: impl Fn(&Entry) -> bool) -> Option<u32> {
+        let is_found = |slot| self.entry(slot).is_some_and(|entry| entry.name == *name && is_wanted(&entry));
+        self.find_wanted(&self.rules.dotted_short(name), is_found)
     }
 
     /// Returns an entry.

@@ -9,7 +9,7 @@ use crate::fat::directory::contents::{Contents, PreparedEntry};
 use crate::fat::directory::extents::Extents;
 use crate::fat::directory::slots::SLOTS_MAX;
 use crate::fat::entry_metadata::inline;
-use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes};
+use crate::fat::format::{ENTRY_SIZE, Entry};
 use crate::fat::journal::JOURNAL_NAME;
 use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar};
 use crate::fat::volume::allocation::Near;
@@ -113,21 +113,17 @@ impl Inode {
 
     /// Returns slot and entry of the sidecar, if the volume uses sidecars and the directory has one.
     fn find_sidecar(&self, contents: &Contents) -> Option<(u32, Entry)> {
-        let slot = contents.find_short(&SIDECAR_NAME).filter(|_| self.volume.has_sidecars)?;
-        let entry = contents.entry(slot).filter(|entry| !entry.is_directory() && entry.size > 0)?;
+        let slot = contents.find_short(&SIDECAR_NAME, Entry::is_hidden_file).filter(|_| self.volume.has_sidecars)?;
+        let entry = contents.entry(slot).filter(|entry| entry.size > 0)?;
         Some((slot, entry))
     }
 
     /// Returns whether an entry of this directory is a file of this base's own, which nobody sees.
     pub(crate) fn is_own_file(&self, contents: &Contents, slot: u32) -> bool {
-        let is_hidden = |entry: &Entry| {
+        let has_own_name = |entry: &Entry| {
             entry.name == SIDECAR_NAME && self.volume.has_sidecars || entry.name == JOURNAL_NAME && self.is_root()
         };
-        let is_file = |entry: &Entry| {
-            let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM;
-            !entry.is_directory() && entry.attributes.contains(own)
-        };
-        let is_own = |entry: &Entry| is_hidden(entry) && is_file(entry) || self.is_owner_entry(entry);
+        let is_own = |entry: &Entry| has_own_name(entry) && entry.is_hidden_file() || self.is_owner_entry(entry);
         contents.entry(slot).is_some_and(|entry| is_own(&entry))
     }
 
@@ -145,7 +141,7 @@ impl Inode {
         let contents = state.contents()?;
         permissions::check(&state.metadata.protection, caller, permissions::SEARCH)?;
         let units = self.volume.rules.units_to_find(name).ok_or(Errno::ENOENT)?;
-        contents.find(&units).filter(|&slot| !self.is_own_file(contents, slot)).ok_or(Errno::ENOENT)
+        contents.find_wanted(&units, |slot| !self.is_own_file(contents, slot)).ok_or(Errno::ENOENT)
     }
 
     /// Returns the inode of an entry of this directory. The contents of the state, which the caller holds locked, were loaded.
