@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plyfs_bases::device::{DeviceRef, MemoryDevice};
 use plyfs_bases::fat::{FatFileSystem, MetadataMode, MountError, Options, Translation};
-use vnode::{Errno, FileSystem, RenameMode, SetAttributes, VnodeRef, XattrMode};
+use vnode::{Device, Errno, FileKind, FileSystem, RenameMode, SetAttributes, VnodeRef, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::image::{self, KINDS, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
@@ -227,4 +227,47 @@ fn nothing_takes_the_place_of_a_visible_file_with_the_name_of_a_sidecar() {
     }
     root.rename(&superuser(), name("PLYFS.ATR"), &root, name("b"), RenameMode::Replace).unwrap();
     assert_eq!(names(&root), ["a", "b"]);
+}
+
+#[test]
+fn a_file_that_others_put_in_place_of_a_symlink_is_a_file() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, with_sidecars());
+    let root = file_system.root();
+    for text in ["replaced", "rewritten", "kept"] {
+        root.symlink(&superuser(), name(text), b"target").unwrap();
+    }
+    for (text, kind) in [("fifo", FileKind::Fifo), ("device", FileKind::BlockDevice), ("kept fifo", FileKind::Fifo)] {
+        root.mknod(&superuser(), name(text), kind, 0o600, Device { major: 8, minor: 1 }).unwrap();
+    }
+    drop((root, file_system));
+    let others = image::mount(&device, without_sidecars());
+    let root = others.root();
+    for (text, contents) in [("replaced", &b"important text of the user"[..]), ("fifo", b""), ("device", b"")] {
+        root.unlink(&superuser(), name(text)).unwrap();
+        put(&root, text, contents).unwrap();
+    }
+    put(&root, "rewritten", b"important text of the user").unwrap();
+    drop((root, others));
+    for _ in 0..2 {
+        let file_system = image::mount(&device, with_sidecars());
+        let root = file_system.root();
+        for text in ["replaced", "rewritten", "fifo", "device"] {
+            let found = find(&root, text).unwrap().attributes;
+            assert_eq!(found.kind, FileKind::Regular, "{text}");
+            assert_eq!(found.mode, if ["fifo", "device"].contains(&text) { 0o600 } else { 0o755 }, "{text}");
+        }
+        assert_eq!(get(&root, "replaced").unwrap(), b"important text of the user");
+        assert_eq!(find(&root, "kept").unwrap().vnode.readlink(&superuser()).unwrap(), b"target");
+        assert_eq!(find(&root, "kept fifo").unwrap().attributes.kind, FileKind::Fifo);
+        let open = root.open_directory(&superuser()).unwrap();
+        open.read(&superuser(), vnode::Cookie::START, &mut |entry| {
+            let is_kept = entry.name.display().to_string().starts_with("kept");
+            assert_eq!(entry.kind == Some(FileKind::Regular), !is_kept, "{}", entry.name.display());
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        // What is stored is the same.
+        put(&root, "replaced", b"important text of the user").unwrap();
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use vnode::FileKind;
+
 use crate::fat::format::upcased;
 
 use super::record::{Identity, LogItem, Record};
@@ -23,9 +25,23 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the record of an entry that has its name. Of an object that somebody else has replaced, others must not get rights.
+    /// Returns whether an entry with the name of this record can be its object. One that was created at another time is a file in place of
+    /// it: the contents of that are no target of a symlink.
+    fn may_be(&self, entry: &Identity) -> bool {
+        self.record.protection.kind != FileKind::Symlink || created(&self.identity) == created(entry)
+    }
+
+    /// Returns the record of an entry that has its name. Of an object that somebody else has replaced, others must not get rights, and a
+    /// file in place of a FIFO, socket or device is a file.
     fn record_of(self, entry: &Identity) -> Box<Record> {
-        if origin(&self.identity) == origin(entry) { self.record } else { self.record.without_privileges() }
+        if origin(&self.identity) == origin(entry) {
+            return self.record;
+        }
+        let mut record = self.record.without_privileges();
+        if created(&self.identity) != created(entry) && record.protection.kind != FileKind::Directory {
+            record.protection.kind = FileKind::Regular;
+        }
+        record
     }
 }
 
@@ -40,9 +56,15 @@ pub(crate) fn match_records(items: Vec<(u64, LogItem)>, entries: &[(u32, Identit
     matched.own = own.map(|candidate| candidate.record);
     let mut unmatched = Vec::new();
     for (slot, identity) in entries {
-        match candidates.remove(&upcased(&identity.name)).and_then(|named| best(named, identity)) {
-            Some(candidate) => drop(matched.by_slot.insert(*slot, candidate.record_of(identity))),
-            None => unmatched.push((*slot, identity)),
+        let name = upcased(&identity.name);
+        match candidates.remove(&name).and_then(|named| best(named, identity)) {
+            Some(candidate) if candidate.may_be(identity) => {
+                matched.by_slot.insert(*slot, candidate.record_of(identity));
+            }
+            other => {
+                unmatched.push((*slot, identity));
+                candidates.extend(other.map(|candidate| (name, vec![candidate])));
+            }
         }
     }
     match_renamed(candidates, unmatched, &mut matched);
@@ -126,7 +148,7 @@ fn remaining(items: Vec<(u64, LogItem)>) -> Candidates {
 
 #[cfg(test)]
 mod tests {
-    use vnode::{Device, FileKind};
+    use vnode::Device;
 
     use super::*;
     use crate::fat::format::DosDateTime;
@@ -224,6 +246,24 @@ mod tests {
             identity("created since", 3, 7),
         ];
         assert_eq!(owners(items, &entries), (vec![Some(1), Some(2), Some(4), None, None], 4));
+    }
+
+    #[test]
+    fn a_file_in_place_of_another_object_is_a_file() {
+        let kind = |kind: FileKind, entry: Identity| {
+            let LogItem::Attributes(identity, mut record) = attributes(identity("a", 1, 0), 1) else { return None };
+            record.protection.kind = kind;
+            let matched = match_records(vec![(0, LogItem::Attributes(identity, record))], &[(0, entry)]);
+            assert_eq!(matched.by_slot.is_empty(), !matched.orphans.is_empty());
+            matched.by_slot.get(&0).map(|record| record.protection.kind)
+        };
+        for special in [FileKind::Fifo, FileKind::Socket, FileKind::BlockDevice, FileKind::CharacterDevice] {
+            assert_eq!(kind(special, identity("a", 1, 0)), Some(special));
+            assert_eq!(kind(special, identity("a", 2, 0)), Some(FileKind::Regular));
+        }
+        assert_eq!(kind(FileKind::Symlink, identity("a", 1, 0)), Some(FileKind::Symlink));
+        assert_eq!(kind(FileKind::Symlink, identity("a", 2, 0)), None);
+        assert_eq!(kind(FileKind::Directory, identity("a", 2, 0)), Some(FileKind::Directory));
     }
 
     #[test]
