@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use plyfs_bases::device::{DeviceRef, MemoryDevice};
+use plyfs_bases::fat::tools::fsck::FsckMode;
 use plyfs_bases::fat::{FatFileSystem, MetadataMode, MountError, Options, Translation};
 use vnode::{Device, Errno, FileKind, FileSystem, RenameMode, SetAttributes, VnodeRef, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -269,5 +270,100 @@ fn a_file_that_others_put_in_place_of_a_symlink_is_a_file() {
         .unwrap();
         // What is stored is the same.
         put(&root, "replaced", b"important text of the user").unwrap();
+    }
+}
+
+/// Returns a device with sidecars in the root and in a directory, with private files in both.
+fn private_files() -> Option<Arc<MemoryDevice>> {
+    let device = device()?;
+    let file_system = image::mount(&device, Options { journal: false, ..with_sidecars() });
+    let directory = file_system.root().mkdir(&superuser(), name("directory"), 0o700).unwrap().vnode;
+    for parent in [&file_system.root(), &directory] {
+        set(&put(parent, "private", b"text").unwrap(), SetAttributes { mode: Some(0o600), ..Default::default() });
+        parent.symlink(&superuser(), name("link"), b"target").unwrap();
+    }
+    drop((directory, file_system));
+    Some(device)
+}
+
+/// Returns a copy of a device after a change of the logs, or of their entries, of which `is_root` says whether it is the root's.
+fn changed(device: &MemoryDevice, bytes: &[u8], change: impl Fn(&mut [u8], bool)) -> Arc<MemoryDevice> {
+    let mut image = device.contents();
+    let found: Vec<usize> =
+        image.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes).map(|(at, _)| at).collect();
+    assert_eq!(found.len(), 2);
+    found.into_iter().enumerate().for_each(|(index, at)| change(&mut image[at..], index == 0));
+    Arc::new(MemoryDevice::from_bytes(&image))
+}
+
+fn repaired(device: &MemoryDevice, codes: &[&str]) -> Arc<MemoryDevice> {
+    let report = image::own_report(device, FsckMode::Check).1;
+    let found: Vec<&str> = report.counts.keys().copied().filter(|code| !["dirty"].contains(code)).collect();
+    assert_eq!(found, codes, "{report}");
+    let (repaired, report) = image::own_report(device, FsckMode::Repair);
+    assert_eq!(report.unrepaired(), 0, "{report}");
+    image::check(&repaired);
+    Arc::new(repaired)
+}
+
+fn auto() -> Options {
+    Options { metadata: MetadataMode::Auto, ..without_sidecars() }
+}
+
+#[test]
+fn a_damaged_log_of_a_directory_makes_nothing_public() {
+    let Some(device) = private_files() else { return };
+    let damages: [&dyn Fn(&mut [u8]); 3] = [&|log| log[8] = 2, &|log| log[0] = 0, &|log| log[..512].fill(0)];
+    for damage in damages {
+        let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| if !is_root { damage(log) });
+        let file_system = open(&damaged, auto()).unwrap();
+        let root = file_system.root();
+        assert_eq!(find(&root, "directory/private").err(), Some(Errno::EIO));
+        assert_eq!(find(&root, "private").unwrap().attributes.mode, 0o600);
+        let directory = find(&root, "directory").unwrap().vnode;
+        assert!(put(&directory, "new", b"").is_err());
+        drop((root, directory, file_system));
+        let repaired = repaired(&damaged, &["sidecar-invalid"]);
+        let file_system = open(&repaired, auto()).unwrap();
+        let directory = find(&file_system.root(), "directory").unwrap();
+        assert_eq!((directory.attributes.mode, names(&directory.vnode)), (0o700, ["PLYFS~1.ATR", "link", "private"].map(str::to_owned).to_vec()));
+        put(&directory.vnode, "new", b"").unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_log_of_the_root_directory_is_not_taken_for_an_empty_one() {
+    let Some(device) = private_files() else { return };
+    let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| if is_root { log[8] = 2 });
+    for options in [auto(), with_sidecars()] {
+        assert_eq!(open(&damaged, options).err(), Some(MountError::SidecarInvalid));
+    }
+    open(&damaged, without_sidecars()).unwrap();
+    let repaired = repaired(&damaged, &["sidecar-invalid"]);
+    let file_system = open(&repaired, with_sidecars()).unwrap();
+    assert_eq!(names(&file_system.root()), ["PLYFS~1.ATR", "directory", "link", "private"]);
+    assert_eq!(find(&file_system.root(), "directory/private").unwrap().attributes.mode, 0o600);
+}
+
+#[test]
+fn logs_that_lost_their_attributes_make_nothing_public() {
+    let Some(device) = private_files() else { return };
+    let visible = |log: &mut [u8]| log[11] = 0x20;
+    let damaged = changed(&device, b"PLYFS   ATR", |log, _| visible(log));
+    for options in [auto(), with_sidecars()] {
+        assert_eq!(open(&damaged, options).err(), Some(MountError::SidecarVisible));
+    }
+    assert_eq!(names(&open(&damaged, without_sidecars()).unwrap().root()).len(), 4);
+    let in_directory = changed(&device, b"PLYFS   ATR", |log, is_root| if !is_root { visible(log) });
+    let file_system = open(&in_directory, auto()).unwrap();
+    assert_eq!(find(&file_system.root(), "directory/private").err(), Some(Errno::EIO));
+    drop(file_system);
+    for damaged in [damaged, in_directory] {
+        let repaired = repaired(&damaged, &["sidecar-visible"]);
+        let file_system = open(&repaired, auto()).unwrap();
+        for path in ["private", "directory/private"] {
+            assert_eq!(find(&file_system.root(), path).unwrap().attributes.mode, 0o600);
+        }
+        assert_eq!(names(&file_system.root()), ["directory", "link", "private"]);
     }
 }

@@ -85,6 +85,11 @@ impl Contents {
         Self::new(Vec::new(), Extents::default(), rules)
     }
 
+    /// Returns the rules for the names.
+    pub(crate) fn rules(&self) -> NameRules {
+        self.rules
+    }
+
     /// Returns the memory that the contents take, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.slots.memory() + self.index.memory() + self.entries.len() as u64 * ENTRY_MEMORY

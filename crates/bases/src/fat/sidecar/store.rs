@@ -11,7 +11,7 @@ use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 use crate::fat::volume::data::DataAccess;
 
-use super::log::{FRAME_MAX, HEADER_SIZE, ParsedLog, Seed, frame, parse};
+use super::log::{FRAME_MAX, HEADER_SIZE, MAGIC, ParsedLog, Seed, frame, parse};
 use super::matching::match_records;
 use super::record::{Identity, LogItem, Record};
 
@@ -352,6 +352,28 @@ impl Sidecar {
         access.zero(&self.chain, self.allocated, allocated)?;
         Ok(allocated)
     }
+}
+
+/// Returns whether a directory has a log that is not hidden, as another system leaves it that copies files without their attributes.
+///
+/// # Errors
+/// `EIO`.
+pub(crate) fn has_visible_sidecar(contents: &Contents, access: DataAccess<'_>) -> Result<bool> {
+    let is_visible = |entry: &Entry| !entry.is_directory() && !entry.is_hidden_file();
+    let entry = contents.find_short(&SIDECAR_NAME, is_visible).and_then(|slot| contents.entry(slot));
+    let Some(entry) = entry else { return Ok(false) };
+    Ok(read_header(&entry, access)?.starts_with(&MAGIC))
+}
+
+/// Returns the first bytes of a file, [`HEADER_SIZE`] unless it is shorter.
+///
+/// # Errors
+/// `EIO`.
+pub(crate) fn read_header(entry: &Entry, access: DataAccess<'_>) -> Result<Vec<u8>> {
+    let mut header = vec![0; HEADER_SIZE.min(entry.size as usize)];
+    let first = entry.first_cluster(access.storage.geometry().width());
+    access.read(&Mutex::new(Chain::new(first)), 0, &mut header)?;
+    Ok(header)
 }
 
 /// Returns what identifies the object of an entry.

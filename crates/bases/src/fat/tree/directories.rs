@@ -11,7 +11,7 @@ use crate::fat::directory::slots::SLOTS_MAX;
 use crate::fat::entry_metadata::inline;
 use crate::fat::format::{ENTRY_SIZE, Entry};
 use crate::fat::journal::JOURNAL_NAME;
-use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar};
+use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar, has_visible_sidecar};
 use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 use crate::unix::permissions;
@@ -68,6 +68,7 @@ impl Inode {
             return Ok(());
         }
         let contents = Contents::read(&self.volume.storage, self.extents()?, self.volume.rules)?;
+        self.check_visible_sidecar(&contents)?;
         let sidecar = match self.find_sidecar(&contents) {
             Some((slot, entry)) => {
                 Some(Sidecar::read(self.volume.access(), &contents, (slot, &entry), self.volume.log_max())?)
@@ -116,6 +117,20 @@ impl Inode {
         let slot = contents.find_short(&SIDECAR_NAME, Entry::is_hidden_file).filter(|_| self.volume.has_sidecars)?;
         let entry = contents.entry(slot).filter(|entry| entry.size > 0)?;
         Some((slot, entry))
+    }
+
+    /// Checks that the directory has no sidecar that lost its attributes, without which everything in it would be public.
+    fn check_visible_sidecar(&self, contents: &Contents) -> Result<()> {
+        if !self.volume.has_sidecars {
+            return Ok(());
+        }
+        match has_visible_sidecar(contents, self.volume.access())? {
+            false => Ok(()),
+            true => {
+                let details = format_args!("a log of Unix metadata, PLYFS.ATR, is neither hidden nor system");
+                Err(self.volume.storage.damage("sidecar-visible", details))
+            }
+        }
     }
 
     /// Returns whether an entry of this directory is a file of this base's own, which nobody sees.
