@@ -367,3 +367,30 @@ fn logs_that_lost_their_attributes_make_nothing_public() {
         assert_eq!(names(&file_system.root()), ["directory", "link", "private"]);
     }
 }
+
+#[test]
+fn nothing_but_the_root_directory_has_its_cluster() {
+    let Some(device) = image::format(KINDS[2]) else { return };
+    let device = Arc::new(device);
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    root.mkdir(&superuser(), name("TREE"), 0o755).unwrap();
+    put(&root, "FILE", b"text").unwrap();
+    put(&root, "OTHER", b"other").unwrap();
+    drop((root, file_system));
+    let mut bytes = device.contents();
+    let root_cluster = bytes[44..48].to_vec();
+    for short in [b"TREE       ", b"FILE       "] {
+        let at = bytes.windows(11).position(|window| window == short).unwrap();
+        bytes[at + 20..at + 22].copy_from_slice(&root_cluster[2..]);
+        bytes[at + 26..at + 28].copy_from_slice(&root_cluster[..2]);
+    }
+    let device = Arc::new(MemoryDevice::from_bytes(&bytes));
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    for text in ["TREE", "FILE"] {
+        assert_eq!(find(&root, text).err(), Some(Errno::EIO), "{text}");
+    }
+    assert_eq!((names(&root).len(), get(&root, "OTHER").unwrap()), (3, b"other".to_vec()));
+    assert_eq!(put(&root, "new", b"").err(), Some(Errno::EROFS));
+}

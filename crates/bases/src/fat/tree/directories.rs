@@ -162,9 +162,15 @@ impl Inode {
     /// Returns the inode of an entry of this directory. The contents of the state, which the caller holds locked, were loaded.
     ///
     /// # Errors
-    /// `EIO` for an entry that has its first cluster in common with another one.
+    /// `EIO` for an entry that has its first cluster in common with another one, or with the root directory.
     pub(crate) fn child(&self, state: &State, slot: u32) -> Result<Arc<Inode>> {
         let entry = state.contents()?.entry(slot).ok_or(Errno::ENOENT)?;
+        let geometry = self.volume.storage.geometry();
+        let root_cluster = geometry.root_cluster().filter(|&root| root == first_cluster(&entry, geometry.width()));
+        if let Some(root) = root_cluster {
+            let details = format_args!("an entry has the first cluster of the root directory, {root}");
+            return Err(self.volume.storage.damage("cross-link", details));
+        }
         let number = self.number_of(slot, &entry);
         if let Some(live) = self.volume.find_live(number) {
             return self.checked_child(live, slot);
