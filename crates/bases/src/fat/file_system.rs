@@ -17,14 +17,13 @@ use super::directory::extents::Extents;
 use super::directory::slots::SLOTS_MAX;
 use super::entry_metadata::EntryMetadata;
 use super::entry_metadata::owners::{OwnerEntry, OwnerTable};
-use super::format::{
-    BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, EntryAttributes, FatWidth, Geometry, GeometryError,
-};
+use super::format::{BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, Entry, FatWidth, Geometry, GeometryError};
 use super::journal::{JOURNAL_NAME, Journal};
 use super::names::NameRules;
 use super::options::{ErrorPolicy, MetadataMode, Options};
 use super::recovery::{Preened, preen};
-use super::sidecar::store::{Owner, SIDECAR_NAME};
+use super::sidecar::log::Seed;
+use super::sidecar::store::{Owner, SIDECAR_NAME, has_visible_sidecar, read_header};
 use super::tree::KIND;
 use super::tree::handles::root_handle;
 use super::tree::inode::{Inode, NewInode, Shared};
@@ -33,6 +32,7 @@ use super::tree::numbers::ROOT_NUMBER;
 use super::tree::volume::{NewVolume, Volume};
 use super::volume::allocation::Clusters;
 use super::volume::chain::Chain;
+use super::volume::data::DataAccess;
 use super::volume::state;
 use super::volume::storage::Storage;
 use super::volume::table::Table;
@@ -80,6 +80,12 @@ pub enum MountError {
     JournalPending,
     /// FAT32 has no room for metadata in ten bytes of an entry.
     PaperOnFat32,
+    /// The log of Unix metadata in the root directory is not hidden, so that it does not count.
+    SidecarVisible,
+    /// The log of Unix metadata in the root directory is damaged, or of an unknown version.
+    SidecarInvalid,
+    /// Metadata was requested in sidecars, and something else in the root directory has their name.
+    SidecarName,
     /// The size of reads and writes is no multiple of the cluster size.
     Block {
         /// The size of the options in bytes.
@@ -97,6 +103,21 @@ impl fmt::Display for MountError {
             Self::PaperOnFat32 => {
                 write!(formatter, "entries of FAT32 have no room for `meta=paper`; use `meta=inline` or `meta=sidecar`")
             }
+            Self::SidecarVisible => write!(
+                formatter,
+                "the log of Unix metadata in the root directory, PLYFS.ATR, lost its attributes hidden and system, and private files \
+                 would be public; `plyfs fat fsck` restores them; use `meta=none` to mount it without metadata"
+            ),
+            Self::SidecarInvalid => write!(
+                formatter,
+                "the log of Unix metadata in the root directory, PLYFS.ATR, is damaged or of an unknown version, and private files \
+                 would be public; `plyfs fat fsck` sets it aside; use `meta=none` to mount it without metadata"
+            ),
+            Self::SidecarName => write!(
+                formatter,
+                "the root directory has a file or directory called PLYFS.ATR that is no hidden log of Unix metadata; \
+                 mount it with `meta=none` and rename that"
+            ),
             Self::Block { block, cluster_size } => {
                 write!(formatter, "the block size of {block} bytes is no multiple of the cluster size, {cluster_size}")
             }
@@ -146,9 +167,12 @@ impl FatFileSystem {
         let entry_metadata = entry_metadata(&root, &options, storage.geometry().width())?;
         let has_sidecars = !entry_metadata.is_used()
             && Volume::<Inode>::wants_sidecars(&options, own_file(&root, &SIDECAR_NAME).is_some());
+        let clusters = Mutex::new(Clusters::new(table));
+        let access = DataAccess { storage: &storage, clusters: &clusters, block: 0 };
+        check_root_sidecar(&root, access, (options.metadata, has_sidecars))?;
         let details = format!("{title},{options}");
         let new = NewVolume {
-            clusters: Clusters::new(table),
+            clusters: clusters.into_inner().unwrap_or_else(PoisonError::into_inner),
             options,
             is_trusted,
             serial: boot.identity.map_or(0, |identity| identity.serial),
@@ -374,12 +398,32 @@ fn entry_metadata(
     }
 }
 
-/// Returns the slot of a hidden file of this base's own.
-fn own_file(contents: &Contents, name: &super::format::ShortName) -> Option<u32> {
-    let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM;
-    let is_own =
-        |slot: &u32| contents.entry(*slot).is_some_and(|entry| entry.attributes.contains(own) && !entry.is_directory());
-    contents.find_short(name).filter(is_own)
+/// Checks that the root directory has no log of Unix metadata that would not be used in silence, and room for one if sidecars were
+/// requested.
+fn check_root_sidecar(
+    root: &Contents,
+    access: DataAccess<'_>,
+    (mode, has_sidecars): (MetadataMode, bool),
+) -> std::result::Result<(), MountError> {
+    if (has_sidecars || mode == MetadataMode::Auto) && has_visible_sidecar(root, access)? {
+        return Err(MountError::SidecarVisible);
+    }
+    if !has_sidecars {
+        return Ok(());
+    }
+    let own = own_file(root, &SIDECAR_NAME);
+    if let Some(log) = own.filter(|entry| entry.size > 0)
+        && Seed::of_log(&read_header(&log, access)?).is_none()
+    {
+        return Err(MountError::SidecarInvalid);
+    }
+    let is_taken = || root.find(&root.rules().dotted_short(&SIDECAR_NAME)).is_some();
+    if own.is_none() && is_taken() { Err(MountError::SidecarName) } else { Ok(()) }
+}
+
+/// Returns the entry of a hidden file of this base's own.
+fn own_file(contents: &Contents, name: &super::format::ShortName) -> Option<Entry> {
+    contents.entry(contents.find_short(name, Entry::is_hidden_file)?)
 }
 
 /// Returns the journal of the volume, if it has one, after its batch was applied.
@@ -389,7 +433,7 @@ fn open_journal(
     rules: NameRules,
 ) -> std::result::Result<Option<Journal>, MountError> {
     let root = read_root(storage, table, rules)?;
-    let Some(entry) = own_file(&root, &JOURNAL_NAME).and_then(|slot| root.entry(slot)) else { return Ok(None) };
+    let Some(entry) = own_file(&root, &JOURNAL_NAME) else { return Ok(None) };
     let length_max = entry.size.div_ceil(storage.geometry().cluster_size());
     let mut chain = Chain::new(entry.first_cluster(storage.geometry().width()));
     let runs = chain.runs(table, storage, length_max.saturating_add(1))?;

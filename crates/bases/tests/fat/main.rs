@@ -13,4 +13,5 @@ mod model;
 mod operation;
 #[path = "../model/side.rs"]
 mod side;
+mod sidecars;
 mod stress;

@@ -86,6 +86,11 @@ impl Contents {
         Self::new(Vec::new(), Extents::default(), rules)
     }
 
+    /// Returns the rules for the names.
+    pub(crate) fn rules(&self) -> NameRules {
+        self.rules
+    }
+
     /// Returns the memory that the contents take, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.slots.memory() + self.index.memory() + self.entries.len() as u64 * ENTRY_MEMORY
@@ -109,18 +114,24 @@ impl Contents {
 
     /// Returns the slot of the entry with this name, regardless of case.
     pub(crate) fn find(&self, units: &[u16]) -> Option<u32> {
-        self.index.find(units, |slot| self.names(slot).iter().any(|name| names_equal(name, units)))
+        self.find_wanted(units, |_| true)
     }
 
-    /// Returns the slot of the entry with this short name and no other.
-    pub(crate) fn find_short(&self, name: &ShortName) -> Option<u32> {
-        self.find(&self.rules.dotted_short(name))
-            .filter(|&slot| self.entry(slot).is_some_and(|entry| entry.name == *name))
+    /// Returns the slot of an entry with this name, regardless of case, that `is_wanted` accepts.
+    pub(crate) fn find_wanted(&self, units: &[u16], is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let has_name = |slot| self.names(slot).iter().any(|name| names_equal(name, units));
+        self.index.find(units, |slot| is_wanted(slot) && has_name(slot))
+    }
+
+    /// Returns the slot of an entry with this short name that `is_wanted` accepts.
+    pub(crate) fn find_short(&self, name: &ShortName, is_wanted: impl Fn(&Entry) -> bool) -> Option<u32> {
+        let is_found = |slot| self.entry(slot).is_some_and(|entry| entry.name == *name && is_wanted(&entry));
+        self.find_wanted(&self.rules.dotted_short(name), is_found)
     }
 
     /// Returns the slot of the store of objects with several names, if this is a root directory that has one.
     pub(crate) fn find_store(&self) -> Option<u32> {
-        self.find_short(&STORE_NAME).filter(|&slot| self.entry(slot).is_some_and(|entry| is_store(&entry)))
+        self.find_short(&STORE_NAME, is_store)
     }
 
     /// Returns an entry.

@@ -149,6 +149,11 @@ impl Entry {
         self.attributes.is_directory()
     }
 
+    /// Returns whether the entry is a file with the attributes hidden and system, as those that this base has for itself.
+    pub fn is_hidden_file(&self) -> bool {
+        !self.is_directory() && self.attributes.contains(EntryAttributes::HIDDEN | EntryAttributes::SYSTEM)
+    }
+
     /// Returns the number of clusters that a size needs.
     pub fn clusters_of_size(size: u32, cluster_size: u32) -> u32 {
         size.div_ceil(cluster_size.max(1))

@@ -78,12 +78,18 @@ impl ExtendedAttributes {
         }
     }
 
-    /// Reads all attributes; `None` if they are not complete or too large.
+    /// Reads all attributes; `None` if they are not complete or too large, or two have one name.
     pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Option<Self> {
         let mut attributes = Self::default();
+        let (mut size, mut names) = (0, 0);
         for _ in 0..reader.u32()? {
             let (name, value) = (reader.counted()?, reader.counted()?);
-            attributes.set(name, value, XattrMode::Set).ok()?;
+            size += name.len() + value.len();
+            names += name.len() + 1;
+            let is_new = attributes.values.insert(name.into(), value.into()).is_none();
+            if !is_new || size > SIZE_MAX || names > LIST_MAX {
+                return None;
+            }
         }
         Some(attributes)
     }
@@ -105,6 +111,8 @@ mod tests {
         attributes.encode(&mut writer);
         assert_eq!(ExtendedAttributes::decode(&mut FieldReader(&writer.0)), Some(attributes.clone()));
         assert_eq!(ExtendedAttributes::decode(&mut FieldReader(&writer.0[..1000])), None);
+        let twice = [&2_u32.to_le_bytes()[..], &[1, 0, 0, 0, b'a', 0, 0, 0, 0].repeat(2)].concat();
+        assert_eq!(ExtendedAttributes::decode(&mut FieldReader(&twice)), None);
         attributes.remove(b"user.a").unwrap();
         assert_eq!((attributes.remove(b"user.a"), attributes.size()), (Err(Errno::ENODATA), 0));
     }

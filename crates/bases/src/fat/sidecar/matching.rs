@@ -1,6 +1,8 @@
 //! Matching: which record of a log belongs to which entry of its directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use vnode::FileKind;
 
 use crate::fat::format::upcased;
 
@@ -23,9 +25,23 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the record of an entry that has its name. Of an object that somebody else has replaced, others must not get rights.
+    /// Returns whether an entry with the name of this record can be its object. One that was created at another time is a file in place of
+    /// it: the contents of that are no target of a symlink.
+    fn may_be(&self, entry: &Identity) -> bool {
+        self.record.protection.kind != FileKind::Symlink || created(&self.identity) == created(entry)
+    }
+
+    /// Returns the record of an entry that has its name. Of an object that somebody else has replaced, others must not get rights, and a
+    /// file in place of a FIFO, socket or device is a file.
     fn record_of(self, entry: &Identity) -> Box<Record> {
-        if origin(&self.identity) == origin(entry) { self.record } else { self.record.without_privileges() }
+        if origin(&self.identity) == origin(entry) {
+            return self.record;
+        }
+        let mut record = self.record.without_privileges();
+        if created(&self.identity) != created(entry) && record.protection.kind != FileKind::Directory {
+            record.protection.kind = FileKind::Regular;
+        }
+        record
     }
 }
 
@@ -40,9 +56,15 @@ pub(crate) fn match_records(items: Vec<(u64, LogItem)>, entries: &[(u32, Identit
     matched.own = own.map(|candidate| candidate.record);
     let mut unmatched = Vec::new();
     for (slot, identity) in entries {
-        match candidates.remove(&upcased(&identity.name)).and_then(|named| best(named, identity)) {
-            Some(candidate) => drop(matched.by_slot.insert(*slot, candidate.record_of(identity))),
-            None => unmatched.push((*slot, identity)),
+        let name = upcased(&identity.name);
+        match candidates.remove(&name).and_then(|named| best(named, identity)) {
+            Some(candidate) if candidate.may_be(identity) => {
+                matched.by_slot.insert(*slot, candidate.record_of(identity));
+            }
+            other => {
+                unmatched.push((*slot, identity));
+                candidates.extend(other.map(|candidate| (name, vec![candidate])));
+            }
         }
     }
     match_renamed(candidates, unmatched, &mut matched);
@@ -72,12 +94,19 @@ fn match_renamed(candidates: Candidates, unmatched: Vec<(u32, &Identity)>, match
     }
 }
 
+/// Time of creation of an object.
+type Created = [u16; 3];
+
 /// First cluster and time of creation of an object.
-type Origin = (u32, [u16; 3]);
+type Origin = (u32, Created);
+
+fn created(identity: &Identity) -> Created {
+    let created = identity.created;
+    [created.date, created.time, created.hundredths.into()]
+}
 
 fn origin(identity: &Identity) -> Origin {
-    let created = identity.created;
-    (identity.cluster, [created.date, created.time, created.hundredths.into()])
+    (identity.cluster, created(identity))
 }
 
 /// Returns the record of an object among those with its name: the last one of its creation and first cluster, otherwise of its creation,
@@ -90,33 +119,36 @@ fn best(mut named: Vec<Candidate>, identity: &Identity) -> Option<Candidate> {
     Some(named.swap_remove(position))
 }
 
-/// Returns the records of objects that were not removed; of those of one object only the last.
+/// Returns the records of objects that were not removed; of those of one object only the last. The log is read from its end, so that each
+/// item takes the same time whatever the others say.
 fn remaining(items: Vec<(u64, LogItem)>) -> Candidates {
     let mut records = Candidates::new();
-    for (offset, item) in items {
+    let mut later: HashSet<(Vec<u16>, Origin)> = HashSet::new();
+    // Offsets before which records with a name and a time of creation are removed.
+    let mut removed: HashMap<(Vec<u16>, Created), u64> = HashMap::new();
+    for (offset, item) in items.into_iter().rev() {
         match item {
             LogItem::Attributes(identity, record) => {
-                let named = records.entry(upcased(&identity.name)).or_default();
-                let is_same = |other: &Candidate| {
-                    other.identity.created == identity.created && other.identity.cluster == identity.cluster
-                };
-                named.retain(|other| !is_same(other));
-                named.push(Candidate { offset, identity, record });
+                let name = upcased(&identity.name);
+                let is_last = later.insert((name.clone(), origin(&identity)));
+                let key = (name, created(&identity));
+                if is_last && removed.get(&key).is_none_or(|&end| offset >= end) {
+                    records.entry(key.0).or_default().push(Candidate { offset, identity, record });
+                }
             }
             LogItem::Removal(identity, end) => {
-                if let Some(named) = records.get_mut(&upcased(&identity.name)) {
-                    named.retain(|other| other.identity.created != identity.created || other.offset >= end);
-                }
+                let key = (upcased(&identity.name), created(&identity));
+                removed.entry(key).and_modify(|other| *other = end.max(*other)).or_insert(end);
             }
         }
     }
-    records.retain(|_, named| !named.is_empty());
+    records.values_mut().for_each(|named| named.reverse());
     records
 }
 
 #[cfg(test)]
 mod tests {
-    use vnode::{Device, FileKind};
+    use vnode::Device;
 
     use super::*;
     use crate::fat::format::DosDateTime;
@@ -184,6 +216,18 @@ mod tests {
     }
 
     #[test]
+    fn many_records_of_one_name_take_no_longer_than_others() {
+        let start = std::time::Instant::now();
+        let count = 100_000;
+        let items: Vec<LogItem> = (0..count).map(|number| attributes(identity("a", 1, number), number)).collect();
+        assert_eq!(owners(items, &[identity("a", 1, 7)]), (vec![Some(7)], 0));
+        let removals = (0..count).map(|_| LogItem::Removal(identity("a", 1, 0), 0));
+        let items = (0..count).map(|number| attributes(identity("a", 1, number), number)).chain(removals).collect();
+        assert_eq!(owners(items, &[identity("a", 1, 7)]), (vec![Some(7)], 0));
+        assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    }
+
+    #[test]
     fn what_was_renamed_by_others_is_found_by_its_first_cluster() {
         let items = vec![
             attributes(identity("old", 1, 5), 1),
@@ -202,6 +246,24 @@ mod tests {
             identity("created since", 3, 7),
         ];
         assert_eq!(owners(items, &entries), (vec![Some(1), Some(2), Some(4), None, None], 4));
+    }
+
+    #[test]
+    fn a_file_in_place_of_another_object_is_a_file() {
+        let kind = |kind: FileKind, entry: Identity| {
+            let LogItem::Attributes(identity, mut record) = attributes(identity("a", 1, 0), 1) else { return None };
+            record.protection.kind = kind;
+            let matched = match_records(vec![(0, LogItem::Attributes(identity, record))], &[(0, entry)]);
+            assert_eq!(matched.by_slot.is_empty(), !matched.orphans.is_empty());
+            matched.by_slot.get(&0).map(|record| record.protection.kind)
+        };
+        for special in [FileKind::Fifo, FileKind::Socket, FileKind::BlockDevice, FileKind::CharacterDevice] {
+            assert_eq!(kind(special, identity("a", 1, 0)), Some(special));
+            assert_eq!(kind(special, identity("a", 2, 0)), Some(FileKind::Regular));
+        }
+        assert_eq!(kind(FileKind::Symlink, identity("a", 1, 0)), Some(FileKind::Symlink));
+        assert_eq!(kind(FileKind::Symlink, identity("a", 2, 0)), None);
+        assert_eq!(kind(FileKind::Directory, identity("a", 2, 0)), Some(FileKind::Directory));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 use crate::fat::volume::data::DataAccess;
 
-use super::log::{FRAME_MAX, HEADER, frame, parse};
+use super::log::{FRAME_MAX, HEADER_SIZE, MAGIC, ParsedLog, Seed, frame, parse};
 use super::matching::match_records;
 use super::record::{Identity, LogItem, Record};
 
@@ -47,8 +47,12 @@ pub(crate) struct Sidecar {
     log_max: u64,
     /// Size of the log's clusters in bytes, which is that of its file.
     allocated: u64,
+    /// Checksums of the log depend on it.
+    seed: Seed,
     /// Bytes of the log that are in use; 0 if it has to be written anew.
     length: u64,
+    /// Something other than zeros may follow what is in use.
+    is_torn: bool,
     /// Bytes that changes need which are not in the log.
     reserved: u64,
     /// Length at which garbage is looked for.
@@ -77,7 +81,7 @@ impl Sidecar {
     /// Reads the log of a directory, whose entry is in a slot of the directory, and which has up to `log_max` bytes.
     ///
     /// # Errors
-    /// `EIO`; `ENOMEM` for a larger log, none of whose records may be missed.
+    /// `EIO`, also for anything else than a log of the known version; `ENOMEM` for a larger log. No record may be missed.
     pub(crate) fn read(
         access: DataAccess<'_>,
         contents: &Contents,
@@ -93,7 +97,10 @@ impl Sidecar {
         let allocated = u64::from(entry.size).next_multiple_of(cluster_size);
         let mut log = zeros(entry.size as usize)?;
         access.read(&chain, 0, &mut log)?;
-        let (items, length) = parse(&log).unwrap_or_default();
+        let Some(ParsedLog { seed, items, end: length, is_torn }) = parse(&log) else {
+            let details = format_args!("PLYFS.ATR of a directory is no log of Unix metadata of a known version");
+            return Err(access.storage.damage("sidecar-invalid", details));
+        };
         // Names of objects in the store have no records; those before them were of others.
         let entries: Vec<(u32, Identity)> = contents
             .slots_from(0)
@@ -111,7 +118,9 @@ impl Sidecar {
             chain,
             log_max,
             allocated,
+            seed,
             length,
+            is_torn: is_torn || u64::from(entry.size) != allocated,
             reserved: 0,
             checked_at: length,
             records: records.collect(),
@@ -134,7 +143,9 @@ impl Sidecar {
             chain: Mutex::new(Chain::of_runs(&runs)),
             log_max,
             allocated,
-            length: HEADER.len() as u64,
+            seed: Seed::random(),
+            length: HEADER_SIZE as u64,
+            is_torn: false,
             reserved: 0,
             checked_at: 0,
             records: HashMap::new(),
@@ -144,7 +155,7 @@ impl Sidecar {
             orphans: Vec::new(),
         };
         access.zero(&sidecar.chain, 0, allocated)?;
-        access.write(&sidecar.chain, 0, &HEADER)?;
+        access.write(&sidecar.chain, 0, &sidecar.seed.header())?;
         Ok(sidecar)
     }
 
@@ -186,7 +197,7 @@ impl Sidecar {
     /// `ENOSPC`; as [`DataAccess::write`].
     pub(crate) fn reserve(&mut self, access: DataAccess<'_>, size: u64) -> Result<()> {
         let reserved = self.reserved + size + FRAME_MAX;
-        self.grow(access, self.length.max(HEADER.len() as u64) + reserved)?;
+        self.grow(access, self.length.max(HEADER_SIZE as u64) + reserved)?;
         self.reserved = reserved;
         Ok(())
     }
@@ -206,6 +217,12 @@ impl Sidecar {
         let record = self.records.remove(&owner)?;
         self.removed.extend(identity.map(|identity| (identity, self.length)));
         Some(record)
+    }
+
+    /// Notes that what was written since the last synchronization may not be stable: the log is written anew before anything follows it.
+    pub(crate) fn not_stable(&mut self) {
+        (self.length, self.is_torn) = (0, true);
+        self.dirty.extend(self.records.keys());
     }
 
     /// Writes what the log lacks. The entry of the log must be changed to [`Sidecar::file`] together with those of its objects.
@@ -229,14 +246,15 @@ impl Sidecar {
     }
 
     fn append(&mut self, access: DataAccess<'_>, contents: &Contents) -> Result<()> {
-        let mut bytes = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
-        bytes.extend(self.dirty.iter().flat_map(|&owner| self.frame_of(access, contents, owner)));
-        let due = self.due.iter().cloned();
-        bytes.extend(due.flat_map(|(identity, end)| frame(&LogItem::Removal(identity, end))));
+        let mut bytes = if self.length == 0 { self.seed.header() } else { Vec::new() };
+        bytes.extend(self.dirty.iter().flat_map(|&owner| self.frame_of(access, contents, owner, self.seed)));
+        let due = self.due.iter().filter(|_| self.length > 0).cloned();
+        bytes.extend(due.flat_map(|(identity, end)| frame(&LogItem::Removal(identity, end), self.seed)));
         if let Err(errno) = self.grow(access, self.length + bytes.len() as u64) {
             tracing::debug!("attributes of files in a directory are not stored: {errno}");
             return access.storage.check_writable();
         }
+        self.clear_torn(access)?;
         access.write(&self.chain, self.length, &bytes)?;
         self.length += bytes.len() as u64;
         self.dirty.clear();
@@ -244,10 +262,22 @@ impl Sidecar {
         Ok(())
     }
 
+    /// Clears what follows the part in use, and makes that stable: nothing there must become an item when a shorter one is written over
+    /// its beginning.
+    fn clear_torn(&mut self, access: DataAccess<'_>) -> Result<()> {
+        if self.is_torn {
+            access.zero(&self.chain, self.length, self.allocated)?;
+            access.storage.flush()?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+
     /// Writes all records to new clusters. Returns the first of the old ones; `None` if there are too few.
     fn rewrite(&mut self, access: DataAccess<'_>, contents: &Contents) -> Result<Option<u32>> {
-        let frames = self.records.keys().flat_map(|&owner| self.frame_of(access, contents, owner));
-        let mut bytes: Vec<u8> = HEADER.into_iter().chain(frames).collect();
+        let seed = Seed::random();
+        let frames = self.records.keys().flat_map(|&owner| self.frame_of(access, contents, owner, seed));
+        let mut bytes: Vec<u8> = seed.header().into_iter().chain(frames).collect();
         let length = bytes.len() as u64;
         let cluster_size = u64::from(access.storage.geometry().cluster_size());
         let allocated = length.next_multiple_of(cluster_size);
@@ -267,6 +297,7 @@ impl Sidecar {
         }
         let (old, _) = self.file();
         (self.chain, self.allocated, self.length) = (chain, allocated, length);
+        (self.seed, self.is_torn) = (seed, false);
         self.dirty.clear();
         self.due.clear();
         self.removed.clear();
@@ -283,13 +314,13 @@ impl Sidecar {
         self.length > 2 * live + GARBAGE_MIN
     }
 
-    fn frame_of(&self, access: DataAccess<'_>, contents: &Contents, owner: Owner) -> Vec<u8> {
+    fn frame_of(&self, access: DataAccess<'_>, contents: &Contents, owner: Owner, seed: Seed) -> Vec<u8> {
         let identity = match owner {
             Owner::Root => Some(Identity { name: Vec::new(), created: Default::default(), cluster: 0 }),
             Owner::Slot(slot) => identity(contents, slot, access),
         };
         match (identity, self.records.get(&owner)) {
-            (Some(identity), Some(record)) => frame(&LogItem::Attributes(identity, record.clone())),
+            (Some(identity), Some(record)) => frame(&LogItem::Attributes(identity, record.clone()), seed),
             _ => Vec::new(),
         }
     }
@@ -326,6 +357,28 @@ impl Sidecar {
         access.zero(&self.chain, self.allocated, allocated)?;
         Ok(allocated)
     }
+}
+
+/// Returns whether a directory has a log that is not hidden, as another system leaves it that copies files without their attributes.
+///
+/// # Errors
+/// `EIO`.
+pub(crate) fn has_visible_sidecar(contents: &Contents, access: DataAccess<'_>) -> Result<bool> {
+    let is_visible = |entry: &Entry| !entry.is_directory() && !entry.is_hidden_file();
+    let entry = contents.find_short(&SIDECAR_NAME, is_visible).and_then(|slot| contents.entry(slot));
+    let Some(entry) = entry else { return Ok(false) };
+    Ok(read_header(&entry, access)?.starts_with(&MAGIC))
+}
+
+/// Returns the first bytes of a file, [`HEADER_SIZE`] unless it is shorter.
+///
+/// # Errors
+/// `EIO`.
+pub(crate) fn read_header(entry: &Entry, access: DataAccess<'_>) -> Result<Vec<u8>> {
+    let mut header = vec![0; HEADER_SIZE.min(entry.size as usize)];
+    let first = entry.first_cluster(access.storage.geometry().width());
+    access.read(&Mutex::new(Chain::new(first)), 0, &mut header)?;
+    Ok(header)
 }
 
 /// Returns what identifies the object of an entry.

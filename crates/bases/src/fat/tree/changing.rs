@@ -132,6 +132,11 @@ impl Volume<Inode> {
                     sync.wants_journal = false;
                     tracing::warn!("{}: there is no room for a journal", self.storage.title());
                 }
+                Err(Errno::EEXIST) => {
+                    sync.wants_journal = false;
+                    let title = self.storage.title();
+                    tracing::warn!("{title}: there is no journal, since another file is called PLYFS.JNL; rename that");
+                }
                 Err(errno) => return Err(errno),
             }
         }
@@ -175,6 +180,9 @@ impl Volume<Inode> {
         entry.size = size as u32;
         let mut state = root.write();
         root.load(&mut state)?;
+        if state.contents()?.find(&self.rules.dotted_short(&JOURNAL_NAME)).is_some() {
+            return Err(Errno::EEXIST);
+        }
         let prepared = state.contents()?.prepare_short(entry);
         root.make_room(&mut state, &prepared)?;
         state.contents_mut()?.insert(&prepared)?;

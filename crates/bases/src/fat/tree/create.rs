@@ -9,7 +9,7 @@ use vnode::{
 
 use crate::fat::directory::contents::PreparedEntry;
 use crate::fat::entry_metadata::{EntryMetadata, inline};
-use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes, ShortName, names_equal};
+use crate::fat::format::{CaseBits, ENTRY_SIZE, Entry, EntryAttributes, ShortName, names_equal};
 use crate::fat::journal::JOURNAL_NAME;
 use crate::fat::links::STORE_NAME;
 use crate::fat::sidecar::store::{Owner, SIDECAR_NAME};
@@ -220,11 +220,19 @@ impl Inode {
     /// `EINVAL`, `ENAMETOOLONG`; `EPERM` for a name of this base's own files.
     pub(crate) fn check_new_name(&self, _state: &State, name: Name<'_>) -> Result<Vec<u16>> {
         let units = self.volume.rules.units_to_create(name)?;
-        let is_own = |own: &ShortName| names_equal(&self.volume.rules.dotted_short(own), &units);
-        let is_reserved = self.volume.has_sidecars && is_own(&SIDECAR_NAME) || self.is_root() && is_own(&JOURNAL_NAME);
-        let is_reserved = is_reserved || self.volume.has_sidecars && self.is_root() && is_own(&STORE_NAME);
-        let is_reserved = is_reserved || self.is_owner_name(&units);
-        if is_reserved { Err(Errno::EPERM) } else { Ok(units) }
+        if self.is_reserved_name(&units) { Err(Errno::EPERM) } else { Ok(units) }
+    }
+
+    /// Returns whether a name in this directory, in code units, is one of this base's own files, as it is stored or shown. Also where no
+    /// such file is used: a later mount would take the file for its own.
+    pub(crate) fn is_reserved_name(&self, units: &[u16]) -> bool {
+        let rules = self.volume.rules;
+        let is_own = |own: &ShortName| {
+            let names = [rules.dotted_short(own), rules.shown_short(own, CaseBits::default())];
+            names.iter().any(|name| names_equal(name, units))
+        };
+        let is_of_root = || is_own(&JOURNAL_NAME) || is_own(&STORE_NAME);
+        is_own(&SIDECAR_NAME) || self.is_root() && is_of_root() || self.is_owner_name(units)
     }
 
     /// Returns the metadata of a new object in this directory.

@@ -9,10 +9,10 @@ use crate::fat::directory::contents::{Contents, PreparedEntry};
 use crate::fat::directory::extents::Extents;
 use crate::fat::directory::slots::SLOTS_MAX;
 use crate::fat::entry_metadata::inline;
-use crate::fat::format::{ENTRY_SIZE, Entry, EntryAttributes};
+use crate::fat::format::{ENTRY_SIZE, Entry};
 use crate::fat::journal::JOURNAL_NAME;
 use crate::fat::links::{is_store, object_number};
-use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar};
+use crate::fat::sidecar::store::{Owner, SIDECAR_NAME, Sidecar, has_visible_sidecar};
 use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
 use crate::unix::permissions;
@@ -69,6 +69,7 @@ impl Inode {
             return Ok(());
         }
         let contents = Contents::read(&self.volume.storage, self.extents()?, self.volume.rules)?;
+        self.check_visible_sidecar(&contents)?;
         let sidecar = match self.find_sidecar(&contents) {
             Some((slot, entry)) => {
                 Some(Sidecar::read(self.volume.access(), &contents, (slot, &entry), self.volume.log_max())?)
@@ -114,9 +115,23 @@ impl Inode {
 
     /// Returns slot and entry of the sidecar, if the volume uses sidecars and the directory has one.
     fn find_sidecar(&self, contents: &Contents) -> Option<(u32, Entry)> {
-        let slot = contents.find_short(&SIDECAR_NAME).filter(|_| self.volume.has_sidecars)?;
-        let entry = contents.entry(slot).filter(|entry| !entry.is_directory() && entry.size > 0)?;
+        let slot = contents.find_short(&SIDECAR_NAME, Entry::is_hidden_file).filter(|_| self.volume.has_sidecars)?;
+        let entry = contents.entry(slot).filter(|entry| entry.size > 0)?;
         Some((slot, entry))
+    }
+
+    /// Checks that the directory has no sidecar that lost its attributes, without which everything in it would be public.
+    fn check_visible_sidecar(&self, contents: &Contents) -> Result<()> {
+        if !self.volume.has_sidecars {
+            return Ok(());
+        }
+        match has_visible_sidecar(contents, self.volume.access())? {
+            false => Ok(()),
+            true => {
+                let details = format_args!("a log of Unix metadata, PLYFS.ATR, is neither hidden nor system");
+                Err(self.volume.storage.damage("sidecar-visible", details))
+            }
+        }
     }
 
     /// Returns whether an entry of this directory is a file of this base's own, or the store, which nobody sees. In the store
@@ -125,16 +140,13 @@ impl Inode {
         if self.is_store() {
             return contents.entry(slot).is_some_and(|entry| object_number(&entry).is_none());
         }
-        let is_hidden = |entry: &Entry| {
+        let has_own_name = |entry: &Entry| {
             entry.name == SIDECAR_NAME && self.volume.has_sidecars || entry.name == JOURNAL_NAME && self.is_root()
         };
-        let is_file = |entry: &Entry| {
-            let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM;
-            !entry.is_directory() && entry.attributes.contains(own)
-        };
         let is_own_store = |entry: &Entry| self.is_root() && self.volume.has_sidecars && is_store(entry);
-        let is_own =
-            |entry: &Entry| is_hidden(entry) && is_file(entry) || is_own_store(entry) || self.is_owner_entry(entry);
+        let is_own = |entry: &Entry| {
+            has_own_name(entry) && entry.is_hidden_file() || is_own_store(entry) || self.is_owner_entry(entry)
+        };
         contents.entry(slot).is_some_and(|entry| is_own(&entry))
     }
 
@@ -152,13 +164,13 @@ impl Inode {
         let contents = state.contents()?;
         permissions::check(&state.metadata.protection, caller, permissions::SEARCH)?;
         let units = self.volume.rules.units_to_find(name).ok_or(Errno::ENOENT)?;
-        contents.find(&units).filter(|&slot| !self.is_own_file(contents, slot)).ok_or(Errno::ENOENT)
+        contents.find_wanted(&units, |slot| !self.is_own_file(contents, slot)).ok_or(Errno::ENOENT)
     }
 
     /// Returns the object of an entry of this directory. The contents of the state, which the caller holds locked, were loaded.
     ///
     /// # Errors
-    /// `EIO` for an entry that has its first cluster in common with another one.
+    /// `EIO` for an entry that has its first cluster in common with another one, or with the root directory.
     pub(crate) fn child(&self, state: &State, slot: u32) -> Result<Arc<Inode>> {
         let entry = state.contents()?.entry(slot).ok_or(Errno::ENOENT)?;
         let Some(link) = self.link_number(&entry) else { return self.child_of_entry(state, slot) };
@@ -182,6 +194,12 @@ impl Inode {
     pub(crate) fn child_of_entry(&self, state: &State, slot: u32) -> Result<Arc<Inode>> {
         let contents = state.contents()?;
         let entry = contents.entry(slot).ok_or(Errno::ENOENT)?;
+        let geometry = self.volume.storage.geometry();
+        let root_cluster = geometry.root_cluster().filter(|&root| root == first_cluster(&entry, geometry.width()));
+        if let Some(root) = root_cluster {
+            let details = format_args!("an entry has the first cluster of the root directory, {root}");
+            return Err(self.volume.storage.damage("cross-link", details));
+        }
         let is_dangling = self.link_number(&entry).is_some();
         let number = self.number_of(slot, &entry);
         if let Some(live) = self.volume.find_live(number) {

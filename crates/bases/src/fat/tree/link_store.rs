@@ -106,7 +106,7 @@ impl Inode {
     /// for the highest one: then the object is not removed too early.
     pub(crate) fn stored_in(&self, contents: &Contents, entry: &Entry) -> Option<StoredObject> {
         let number = object_number(entry).filter(|_| self.is_store())?;
-        let count = contents.find_short(&number.count_name()).and_then(|slot| contents.entry(slot));
+        let count = contents.find_short(&number.count_name(), |_| true).and_then(|slot| contents.entry(slot));
         let names = count.as_ref().and_then(names_of).unwrap_or(NAMES_MAX);
         Some(StoredObject { number, names })
     }
@@ -118,8 +118,7 @@ impl Inode {
     pub(crate) fn stored_object(&self, number: LinkNumber) -> Result<Option<Arc<Inode>>> {
         let state = self.read_loaded()?;
         let contents = state.contents()?;
-        let slot = contents.find_short(&number.object_name());
-        let slot = slot.filter(|&slot| contents.entry(slot).is_some_and(|entry| !entry.is_directory()));
+        let slot = contents.find_short(&number.object_name(), |entry| !entry.is_directory());
         slot.map(|slot| self.child_of_entry(&state, slot)).transpose()
     }
 
@@ -127,8 +126,8 @@ impl Inode {
     pub(crate) fn listed_object(&self, number: LinkNumber) -> Option<(InodeNumber, FileKind)> {
         let state = self.read_loaded().ok()?;
         let contents = state.contents().ok()?;
-        let slot = contents.find_short(&number.object_name())?;
-        let entry = contents.entry(slot).filter(|entry| !entry.is_directory())?;
+        let slot = contents.find_short(&number.object_name(), |entry| !entry.is_directory())?;
+        let entry = contents.entry(slot)?;
         let sidecar = self.lock_sidecar();
         let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(Owner::Slot(slot)));
         Some((self.number_of(slot, &entry), Metadata::kind_of(&entry, record, &self.volume.entry_metadata)))
@@ -142,7 +141,7 @@ impl Inode {
     pub(crate) fn add_object(&self, state: &mut State, entry: &Entry) -> Result<(u32, LinkNumber)> {
         let contents = state.contents()?;
         let is_free = |number: &LinkNumber| {
-            [number.object_name(), number.count_name()].iter().all(|name| contents.find_short(name).is_none())
+            [number.object_name(), number.count_name()].iter().all(|name| contents.find_short(name, |_| true).is_none())
         };
         let number = std::iter::repeat_with(LinkNumber::random).take(NUMBERS_TRIED).find(is_free);
         let number = number.ok_or(Errno::ENOSPC)?;
@@ -161,7 +160,7 @@ impl Inode {
     /// Sets the number of names of an object in this directory, the store, whose state the caller holds locked and loaded.
     pub(crate) fn set_stored_names(&self, state: &mut State, stored: StoredObject) -> Result<()> {
         let contents = state.contents_mut()?;
-        if let Some(slot) = contents.find_short(&stored.number.count_name()) {
+        if let Some(slot) = contents.find_short(&stored.number.count_name(), |_| true) {
             contents.set_entry(slot, |entry| set_names(entry, stored.names));
         }
         self.mark_contents_dirty(state);
@@ -175,7 +174,7 @@ impl Inode {
             sidecar.remove(slot, identity(contents, slot, self.volume.access()));
         }
         contents.remove(slot);
-        if let Some(count) = contents.find_short(&number.count_name()) {
+        if let Some(count) = contents.find_short(&number.count_name(), |_| true) {
             contents.remove(count);
         }
         self.mark_contents_dirty(state);

@@ -96,7 +96,7 @@ impl Metadata {
         }
         let kind = match record {
             _ if coding.is_used() => coding.decode(entry).map(|fields| fields.kind),
-            record => record.map(|record| record.protection.kind),
+            record => record.map(|record| kind_by_record(entry, record)),
         };
         kind.filter(|&kind| kind != FileKind::Directory && has_data_of(entry, kind, coding))
             .unwrap_or(FileKind::Regular)
@@ -152,9 +152,12 @@ impl Metadata {
             (true, false) => protection.mode |= 0o200,
             _ => {}
         }
-        if !has_data_of(entry, protection.kind, &EntryMetadata::None) {
-            protection.kind = FileKind::Regular;
+        let kind = kind_by_record(entry, record);
+        if protection.kind == FileKind::Symlink && kind != FileKind::Symlink {
+            // All symlinks have all permissions.
+            protection.mode = self.protection.mode;
         }
+        protection.kind = kind;
         let mut extended_attributes = record.extended_attributes.clone();
         if record.entry.modified != entry.modified || record.entry.size != entry.size {
             protection.mode &= !privileges(protection.kind);
@@ -266,6 +269,14 @@ pub(crate) fn created_mode(requested: u32, kind: FileKind, options: &Options) ->
         _ if requested & WRITE_BITS == 0 => options.file_mode & !WRITE_BITS,
         _ => options.file_mode,
     }
+}
+
+/// Returns the kind of the object of an entry with this record. A symlink never changes its size: otherwise somebody else has written a
+/// file in place of it.
+fn kind_by_record(entry: &Entry, record: &Record) -> FileKind {
+    let kind = record.protection.kind;
+    let is_same = kind != FileKind::Symlink || record.entry.size == entry.size;
+    if is_same && has_data_of(entry, kind, &EntryMetadata::None) { kind } else { FileKind::Regular }
 }
 
 /// Returns whether the data of an entry is that of such an object.

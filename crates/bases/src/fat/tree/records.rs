@@ -53,7 +53,7 @@ impl Inode {
     /// the sidecar if there is none. Does nothing on a volume without sidecars.
     ///
     /// # Errors
-    /// `ENOSPC`; `EIO`, `ENOMEM`; `EEXIST` if a directory has the sidecar's name.
+    /// `ENOSPC`; `EIO`, `ENOMEM`; `EEXIST` if something else has the sidecar's name.
     pub(crate) fn reserve_record(&self, state: &mut State, size: u64) -> Result<()> {
         if !self.volume.has_sidecars {
             return Ok(());
@@ -72,9 +72,10 @@ impl Inode {
 
     fn create_sidecar(&self, state: &mut State) -> Result<()> {
         let width = self.volume.storage.geometry().width();
-        let existing = state.contents()?.find_short(&SIDECAR_NAME);
+        let existing = state.contents()?.find_short(&SIDECAR_NAME, Entry::is_hidden_file);
         let slot = match existing {
-            Some(slot) if state.contents()?.entry(slot).is_some_and(|entry| entry.is_directory()) => {
+            None if state.contents()?.find(&self.volume.rules.dotted_short(&SIDECAR_NAME)).is_some() => {
+                self.volume.report_taken_name();
                 return Err(Errno::EEXIST);
             }
             Some(slot) => slot,

@@ -175,6 +175,14 @@ impl Inode {
             Err(Errno::ENOENT) => None,
             result => Some(result?),
         };
+        let is_reserved = |directory: &Inode, name| {
+            let units = directory.volume.rules.units_to_find(name);
+            units.is_some_and(|units| directory.is_reserved_name(&units))
+        };
+        // An object in place of another keeps its attributes, by which it could become a file of this base's own.
+        if is_reserved(to, to_name) || mode == RenameMode::Exchange && is_reserved(self, name) {
+            return Err(Errno::EPERM);
+        }
         source = self.child(&parents.from, from_slot)?;
         // A name that differs only in case is the source's own.
         let to_slot = found.filter(|&slot| parents.to.is_some() || slot != from_slot);
@@ -242,7 +250,8 @@ impl Inode {
         let Ok(state) = self.read_loaded() else { return false };
         let entry = || {
             let contents = state.contents().ok()?;
-            contents.entry(contents.find(&self.volume.rules.units_to_find(name)?)?)
+            let units = self.volume.rules.units_to_find(name)?;
+            contents.entry(contents.find_wanted(&units, |slot| !self.is_own_file(contents, slot))?)
         };
         entry().is_some_and(|entry| entry.is_directory())
     }

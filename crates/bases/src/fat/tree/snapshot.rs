@@ -7,7 +7,7 @@ use std::sync::Arc;
 use vnode::{FileKind, InodeNumber, Result};
 
 use crate::fat::journal::BlockWrite;
-use crate::fat::sidecar::store::Owner;
+use crate::fat::sidecar::store::{Owner, SIDECAR_NAME};
 use crate::fat::volume::pages::ChangedBlock;
 
 use super::inode::Inode;
@@ -88,6 +88,9 @@ impl Volume<Inode> {
             if let Some(contents) = &mut state.contents {
                 contents.not_written(&offsets);
             }
+            if let Some(sidecar) = directory.lock_sidecar().as_mut() {
+                sidecar.not_stable();
+            }
             directory.mark_contents_dirty(&mut state);
         }
         for (inode, _) in snapshot.truncated {
@@ -159,7 +162,12 @@ impl Inode {
         if let Some(sidecar) = self.lock_sidecar().as_mut() {
             let flushed = sidecar.flush(self.volume.access(), contents)?;
             let (first, size) = sidecar.file();
-            contents.set_entry(sidecar.slot(), |entry| {
+            let slot = sidecar.slot();
+            if !contents.entry(slot).is_some_and(|entry| entry.name == SIDECAR_NAME && entry.is_hidden_file()) {
+                let details = format_args!("the entry of PLYFS.ATR is that of another file");
+                return Err(self.volume.storage.damage("sidecar-invalid", details));
+            }
+            contents.set_entry(slot, |entry| {
                 entry.set_first_cluster(width, first);
                 entry.size = size;
             });

@@ -81,6 +81,8 @@ pub(crate) struct Volume<I> {
     /// Held by operations that make changes, and exclusively while the changes that are made are collected.
     barrier: RwLock<()>,
     renames: Mutex<()>,
+    /// The log says that a directory cannot have a sidecar.
+    has_reported_name: AtomicBool,
     last_open: AtomicU64,
 }
 
@@ -143,6 +145,7 @@ impl<I> Volume<I> {
             numbers: Mutex::default(),
             barrier: RwLock::new(()),
             renames: Mutex::new(()),
+            has_reported_name: AtomicBool::new(false),
             last_open: AtomicU64::new(0),
             storage,
         }
@@ -179,6 +182,17 @@ impl<I> Volume<I> {
         }
         if self.entry_metadata.replaces_access_date() {
             metadata.times.atime = metadata.times.mtime;
+        }
+    }
+
+    /// Says once that a directory cannot have a sidecar, because something else has its name.
+    pub(crate) fn report_taken_name(&self) {
+        if !self.has_reported_name.swap(true, Ordering::Relaxed) {
+            let title = self.storage.title();
+            tracing::error!(
+                "{title}: a directory has a file or directory called PLYFS.ATR that is no hidden log of Unix metadata: no metadata can \
+                 be stored there, and nothing be created; find it with `find MOUNTPOINT -iname PLYFS.ATR`, and rename it"
+            );
         }
     }
 

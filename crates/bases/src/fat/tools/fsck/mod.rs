@@ -15,6 +15,7 @@ mod long_slots;
 mod lost;
 mod names;
 mod options;
+mod own_files;
 mod owner;
 mod problem;
 mod problem_text;

@@ -110,8 +110,8 @@ impl Checker<'_> {
         self.found(Problem::ReservedBits(reserved), Some(path), Vec::new(), repair).map(drop)
     }
 
-    /// Gives an entry another short name; it keeps its long one if that is not the reason.
-    fn rename(
+    /// Reports a problem, and repairs it by giving the entry another short name; it keeps its long one if that is not the reason.
+    pub(crate) fn rename(
         &mut self,
         names: &mut Names,
         checked: &mut CheckedName<'_>,

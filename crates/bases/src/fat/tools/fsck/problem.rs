@@ -106,6 +106,10 @@ pub enum Problem {
     LostChain(u32),
     /// The cluster is the first one of a directory that has no entry.
     LostDirectory(u32),
+    /// The log of Unix metadata is not hidden, so that it does not count.
+    SidecarVisible,
+    /// The file with the name of a log of Unix metadata is none of a known version.
+    SidecarInvalid,
 }
 
 /// How much a repair may change.
@@ -183,6 +187,8 @@ impl Problem {
             Self::LabelDiffers => "label-differs",
             Self::LostChain(_) => "lost-chain",
             Self::LostDirectory(_) => "lost-directory",
+            Self::SidecarVisible => "sidecar-visible",
+            Self::SidecarInvalid => "sidecar-invalid",
         }
     }
 
@@ -236,7 +242,9 @@ impl Problem {
             | Self::DuplicateName
             | Self::LabelInvalid
             | Self::LabelDuplicate
-            | Self::LabelMisplaced => RepairKind::Full,
+            | Self::LabelMisplaced
+            | Self::SidecarVisible
+            | Self::SidecarInvalid => RepairKind::Full,
         }
     }
 }

@@ -70,6 +70,8 @@ impl Problem {
             Self::LabelDiffers => "has another label in the boot sector than in the root directory".into(),
             Self::LostChain(clusters) => format!("has {clusters} clusters in a chain that belongs to no file"),
             Self::LostDirectory(cluster) => format!("has a directory in cluster {cluster} that has no entry"),
+            Self::SidecarVisible => "is a log of Unix metadata, and neither hidden nor system".into(),
+            Self::SidecarInvalid => "is no log of Unix metadata of a known version, and has the name of one".into(),
         }
     }
 
@@ -113,6 +115,8 @@ impl Problem {
             Self::LabelDiffers => "copy the label of the root directory",
             Self::LostChain(_) => "save it as a file, or free it",
             Self::LostDirectory(_) => "give it an entry in the root directory, or free it",
+            Self::SidecarVisible => "set the attributes hidden and system",
+            Self::SidecarInvalid => "make it a visible file with another name",
         })
     }
 }
