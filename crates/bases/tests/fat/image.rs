@@ -72,6 +72,17 @@ pub(crate) fn repair(device: &MemoryDevice) -> MemoryDevice {
     MemoryDevice::from_bytes(&std::fs::read(file.path()).unwrap())
 }
 
+/// Returns a device on which others have renamed files or directories: a short name such as `PLYFX   ATR` has become that of a file of
+/// the base's own.
+pub(crate) fn renamed_by_others(device: &MemoryDevice, name: &[u8; 11]) -> Arc<MemoryDevice> {
+    let mut image = device.contents();
+    let found: Vec<usize> =
+        image.windows(11).enumerate().filter(|(_, found)| found == name).map(|(at, _)| at).collect();
+    assert!(!found.is_empty());
+    found.into_iter().for_each(|at| image[at + 4] = b'S');
+    Arc::new(MemoryDevice::from_bytes(&image))
+}
+
 /// Mounts a device.
 pub(crate) fn mount(device: &Arc<MemoryDevice>, options: Options) -> FatFileSystem {
     let device: DeviceRef = device.clone();

@@ -356,8 +356,9 @@ fn nobody_sees_the_store() {
     // Another directory of that name makes links impossible.
     let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
     let (file_system, root) = mount_elsewhere(&device);
-    root.mkdir(&superuser(), name("PLYFS.LNK"), 0o755).unwrap();
+    root.mkdir(&superuser(), name("PLYFX.LNK"), 0o755).unwrap();
     drop((root, file_system));
+    let device = image::renamed_by_others(&device, b"PLYFX   LNK");
     let (file_system, root) = mount(&device);
     let file = put(&root, "one", b"text").unwrap();
     assert_eq!(link(&root, &file, "two"), Err(Errno::EPERM));

@@ -96,16 +96,6 @@ fn values_in_a_torn_record_are_no_records() {
     }
 }
 
-/// Returns a device on which others have given files or directories called `PLYFX.ATR` the name of the sidecar.
-fn renamed_by_others(device: &MemoryDevice) -> Arc<MemoryDevice> {
-    let mut image = device.contents();
-    let found: Vec<usize> =
-        image.windows(11).enumerate().filter(|(_, name)| *name == b"PLYFX   ATR").map(|(at, _)| at).collect();
-    assert!(!found.is_empty());
-    found.into_iter().for_each(|at| image[at + 4] = b'S');
-    Arc::new(MemoryDevice::from_bytes(&image))
-}
-
 fn open(device: &Arc<MemoryDevice>, options: Options) -> Result<FatFileSystem, MountError> {
     let device: DeviceRef = device.clone();
     FatFileSystem::open(device, "test", options)
@@ -125,7 +115,7 @@ fn a_visible_file_with_the_name_of_a_sidecar_is_a_file() {
         }
     }
     drop((root, file_system));
-    let device = renamed_by_others(&device);
+    let device = image::renamed_by_others(&device, b"PLYFX   ATR");
     let file_system = image::mount(&device, with_sidecars());
     let mode = SetAttributes { mode: Some(0o600), ..Default::default() };
     for kind in ["of file", "of directory"] {
@@ -169,7 +159,7 @@ fn a_root_directory_without_room_for_a_sidecar_is_not_used_with_one() {
     let file_system = image::mount(&device, without_sidecars());
     put(&file_system.root(), "PLYFX.ATR", b"notes").unwrap();
     drop(file_system);
-    let device = renamed_by_others(&device);
+    let device = image::renamed_by_others(&device, b"PLYFX   ATR");
     assert_eq!(open(&device, with_sidecars()).err(), Some(MountError::SidecarName));
     let auto = Options { metadata: MetadataMode::Auto, ..without_sidecars() };
     assert_eq!(get(&open(&device, auto).unwrap().root(), "PLYFS.ATR").unwrap(), b"notes");
@@ -216,7 +206,7 @@ fn nothing_takes_the_place_of_a_visible_file_with_the_name_of_a_sidecar() {
     put(&file_system.root(), "PLYFX.ATR", b"notes").unwrap();
     put(&file_system.root(), "a", b"text").unwrap();
     drop(file_system);
-    let device = renamed_by_others(&device);
+    let device = image::renamed_by_others(&device, b"PLYFX   ATR");
     let file_system = image::mount(&device, without_sidecars());
     let root = file_system.root();
     for (from, to, mode) in [
