@@ -365,7 +365,7 @@ fn damaged_images() -> Job {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let set = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
     Job {
-        weight: 45,
+        weight: 90,
         source: CaseSource::Lines,
         environment: vec![
             set("IMAGE_MUTATIONS", "1000000"),
