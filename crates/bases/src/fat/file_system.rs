@@ -17,9 +17,7 @@ use super::directory::extents::Extents;
 use super::directory::slots::SLOTS_MAX;
 use super::entry_metadata::EntryMetadata;
 use super::entry_metadata::owners::{OwnerEntry, OwnerTable};
-use super::format::{
-    BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, Entry, FatWidth, Geometry, GeometryError,
-};
+use super::format::{BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, Entry, FatWidth, Geometry, GeometryError};
 use super::journal::{JOURNAL_NAME, Journal};
 use super::names::NameRules;
 use super::options::{ErrorPolicy, MetadataMode, Options};

@@ -315,7 +315,11 @@ fn a_damaged_log_of_a_directory_makes_nothing_public() {
     let Some(device) = private_files() else { return };
     let damages: [&dyn Fn(&mut [u8]); 3] = [&|log| log[8] = 2, &|log| log[0] = 0, &|log| log[..512].fill(0)];
     for damage in damages {
-        let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| if !is_root { damage(log) });
+        let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| {
+            if !is_root {
+                damage(log)
+            }
+        });
         let file_system = open(&damaged, auto()).unwrap();
         let root = file_system.root();
         assert_eq!(find(&root, "directory/private").err(), Some(Errno::EIO));
@@ -326,7 +330,10 @@ fn a_damaged_log_of_a_directory_makes_nothing_public() {
         let repaired = repaired(&damaged, &["sidecar-invalid"]);
         let file_system = open(&repaired, auto()).unwrap();
         let directory = find(&file_system.root(), "directory").unwrap();
-        assert_eq!((directory.attributes.mode, names(&directory.vnode)), (0o700, ["PLYFS~1.ATR", "link", "private"].map(str::to_owned).to_vec()));
+        assert_eq!(
+            (directory.attributes.mode, names(&directory.vnode)),
+            (0o700, ["PLYFS~1.ATR", "link", "private"].map(str::to_owned).to_vec())
+        );
         put(&directory.vnode, "new", b"").unwrap();
     }
 }
@@ -334,7 +341,11 @@ fn a_damaged_log_of_a_directory_makes_nothing_public() {
 #[test]
 fn a_damaged_log_of_the_root_directory_is_not_taken_for_an_empty_one() {
     let Some(device) = private_files() else { return };
-    let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| if is_root { log[8] = 2 });
+    let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| {
+        if is_root {
+            log[8] = 2
+        }
+    });
     for options in [auto(), with_sidecars()] {
         assert_eq!(open(&damaged, options).err(), Some(MountError::SidecarInvalid));
     }
@@ -354,7 +365,11 @@ fn logs_that_lost_their_attributes_make_nothing_public() {
         assert_eq!(open(&damaged, options).err(), Some(MountError::SidecarVisible));
     }
     assert_eq!(names(&open(&damaged, without_sidecars()).unwrap().root()).len(), 4);
-    let in_directory = changed(&device, b"PLYFS   ATR", |log, is_root| if !is_root { visible(log) });
+    let in_directory = changed(&device, b"PLYFS   ATR", |log, is_root| {
+        if !is_root {
+            visible(log)
+        }
+    });
     let file_system = open(&in_directory, auto()).unwrap();
     assert_eq!(find(&file_system.root(), "directory/private").err(), Some(Errno::EIO));
     drop(file_system);

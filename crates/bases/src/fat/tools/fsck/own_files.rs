@@ -33,7 +33,8 @@ impl Checker<'_> {
             (false, true) => {
                 let position = checked.position;
                 let repair = &mut |checker: &mut Self| {
-                    checker.edit_entry(position, &|entry| entry.attributes = EntryAttributes(entry.attributes.0 | OWN.0))
+                    checker
+                        .edit_entry(position, &|entry| entry.attributes = EntryAttributes(entry.attributes.0 | OWN.0))
                 };
                 self.found(Problem::SidecarVisible, Some(checked.path), Vec::new(), repair).map(drop)
             }
