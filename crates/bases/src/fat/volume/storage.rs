@@ -96,7 +96,10 @@ impl Storage {
     }
 
     /// Checks that changes can be stored, also those that were made before damage was found.
-    fn check_storable(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `EROFS`.
+    pub(crate) fn check_storable(&self) -> Result<()> {
         let is_writable = !self.is_read_only && !self.has_failed() && !self.has_ended.load(Ordering::Acquire);
         if is_writable { Ok(()) } else { Err(Errno::EROFS) }
     }
@@ -117,11 +120,15 @@ impl Storage {
     /// Writes data of a file at `offset`.
     ///
     /// # Errors
-    /// `EROFS`; `ENOSPC` of the file system that holds an image; `EIO`, after which the volume is read-only.
+    /// `EROFS`; `ENOSPC` of the file system that holds an image; `EIO`, after which only changes that were made before are stored.
     pub(crate) fn write_data(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_storable()?;
         match self.put(offset, data) {
-            Err(errno) if errno != Errno::ENOSPC => Err(self.fail("a write of data failed", errno)),
+            // Nothing that describes files is wrong on the disk, or will be: what is complete can be stored.
+            Err(errno) if errno != Errno::ENOSPC => {
+                self.report(format_args!("a write of data failed ({errno})"));
+                Err(Errno::EIO)
+            }
             result => result,
         }
     }
