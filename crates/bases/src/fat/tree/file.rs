@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use vnode::profile::{self, Part};
 use vnode::{
@@ -30,6 +30,8 @@ pub(crate) struct FatFile {
     number: u64,
     /// This open file has reserved clusters.
     reservations: AtomicUsize,
+    /// Number of failed synchronizations that this open file has reported, or that precede it.
+    reported: AtomicU64,
     /// What is read in blocks.
     block: BlockBuffer,
 }
@@ -156,7 +158,8 @@ impl Inode {
 impl FatFile {
     fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open_number();
-        Self { inode, flags, number, reservations: AtomicUsize::new(0), block: BlockBuffer::default() }
+        let reported = AtomicU64::new(inode.volume.failed_syncs.load(Ordering::Acquire));
+        Self { inode, flags, number, reservations: AtomicUsize::new(0), reported, block: BlockBuffer::default() }
     }
 
     fn require_writable(&self) -> Result<()> {
@@ -165,7 +168,11 @@ impl FatFile {
 
     /// Makes a change stable if the file was opened for that.
     fn complete(&self) -> Result<()> {
-        if self.flags.synchronizes() { self.inode.volume.synchronize() } else { Ok(()) }
+        if self.flags.synchronizes() { self.synchronize() } else { Ok(()) }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.inode.volume.synchronize_and_report(&self.reported)
     }
 }
 
@@ -239,7 +246,7 @@ impl OpenFile for FatFile {
     }
 
     fn fsync(&self, _caller: &Caller, _data_only: bool) -> Result<()> {
-        self.inode.volume.synchronize()
+        self.synchronize()
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {

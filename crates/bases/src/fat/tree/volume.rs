@@ -36,6 +36,8 @@ pub(crate) struct SyncState {
     /// The volume is no longer mounted.
     pub(crate) has_ended: bool,
 }
+    /// Result of the last synchronization.
+    pub(crate) last_result: Result<()>,
 
 /// What inodes of type `I` on one volume share.
 pub(crate) struct Volume<I> {
@@ -64,6 +66,8 @@ pub(crate) struct Volume<I> {
     /// Number of synchronizations that have begun.
     pub(crate) syncs_begun: AtomicU64,
     /// The root directory, once it exists.
+    /// Number of synchronizations that have failed.
+    pub(crate) failed_syncs: AtomicU64,
     pub(crate) root: OnceLock<Weak<I>>,
     /// The disk says that the volume is in use, and has a journal if it can.
     pub(crate) is_prepared: AtomicBool,
@@ -132,6 +136,7 @@ impl<I> Volume<I> {
             root: OnceLock::new(),
             is_prepared: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
+                last_result: Ok(()),
             first_change: Mutex::default(),
             updates_access_times: [AtomicBool::new(true), AtomicBool::new(true)],
             numbers: Mutex::default(),
@@ -141,6 +146,7 @@ impl<I> Volume<I> {
             storage,
         }
     }
+            failed_syncs: AtomicU64::new(0),
 
     /// Returns the access to the data of chains.
     pub(crate) fn access(&self) -> DataAccess<'_> {
