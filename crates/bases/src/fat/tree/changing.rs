@@ -19,7 +19,7 @@ const BLOCKS_PER_OPERATION: usize = 12;
 /// Number of objects that are changed in memory at a time, at most, where no journal limits them.
 const CHANGES_MAX: usize = 8192;
 
-/// Number of synchronizations for which an operation waits.
+/// Number of synchronizations for which an operation waits if nothing else is running.
 const WAITS_MAX: usize = 3;
 
 /// Proof that an operation may make changes, which reach the disk together.
@@ -67,7 +67,8 @@ impl Volume<Inode> {
             let limit = usize::try_from(self.blocks_max.load(Ordering::Acquire)).unwrap_or(usize::MAX).min(CHANGES_MAX);
             let mut pending = self.lock_pending();
             let needed = pending.blocks_max() + BLOCKS_PER_OPERATION * (pending.operations + 1);
-            if needed <= limit || attempt >= WAITS_MAX {
+            // Alone, an operation fits however small the journal is. Beside others it could need a second batch, and would be torn.
+            if needed <= limit || attempt >= WAITS_MAX && pending.operations == 0 {
                 pending.operations += 1;
                 break;
             }

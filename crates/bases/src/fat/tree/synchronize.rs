@@ -75,6 +75,8 @@ impl Volume<Inode> {
             return Ok(());
         }
         self.is_ending.store(true, Ordering::Release);
+        // What is running is completed and stored; what begins later is refused.
+        drop(self.close_barrier());
         let result = match () {
             () if self.storage.is_read_only() => Ok(()),
             () if self.storage.has_failed() => Err(Errno::EIO),
