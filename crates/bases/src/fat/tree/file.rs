@@ -207,6 +207,7 @@ impl OpenFile for FatFile {
         }
         let offset = (!self.flags.appends()).then_some(offset);
         let inode = &self.inode;
+        inode.grow_in_parts(offset.filter(|&offset| offset < SIZE_MAX).unwrap_or(0))?;
         let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, offset, data))?;
         if written < data.len() && start + (written as u64) < SIZE_MAX && inode.volume.can_retry(Errno::ENOSPC) {
             inode.volume.synchronize()?;
@@ -227,6 +228,7 @@ impl OpenFile for FatFile {
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
+        self.inode.grow_in_parts(size)?;
         self.inode.volume.change(|change| {
             let mut state = self.inode.write_for_data(change)?;
             self.inode.resize(&mut state, size)?;
@@ -261,13 +263,14 @@ impl OpenFile for FatFile {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        let size_before = self.inode.read().size;
+        if !keeps_size {
+            self.inode.grow_in_parts(end)?;
+        }
         self.inode.volume.change(|change| {
             let mut state = self.inode.write_for_data(change)?;
             if self.inode.allocate(&state, end)? < end {
                 return Err(Errno::ENOSPC);
-            }
-            if zeroes {
-                self.inode.volume.access().zero(&self.inode.chain, offset, end.min(state.size))?;
             }
             if end > state.size && keeps_size {
                 state.reserved_clusters = state.reserved_clusters.max(self.inode.volume.clusters_of(end));
@@ -278,6 +281,9 @@ impl OpenFile for FatFile {
             self.inode.data_changed(&mut state, caller);
             Ok(())
         })?;
+        if zeroes {
+            self.inode.zero_in_parts(offset, end.min(size_before))?;
+        }
         self.complete()
     }
 

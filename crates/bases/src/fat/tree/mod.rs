@@ -25,5 +25,6 @@ pub(crate) mod synchronize;
 pub(crate) mod volume;
 pub(crate) mod xattrs;
 
+pub(crate) mod zeros;
 /// Name of this base in a stack.
 pub(crate) const KIND: &str = "fat";
