@@ -1,7 +1,7 @@
 //! Changes: how operations begin that change something, and are repeated when space becomes free.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, Weak};
 
 use vnode::{Errno, Result, Timestamp};
 
@@ -32,6 +32,8 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         let mut pending = self.volume.lock_pending();
         pending.operations = pending.operations.saturating_sub(1);
+        drop(pending);
+        self.volume.timer.note_change();
     }
 }
 
@@ -101,6 +103,10 @@ impl Volume<Inode> {
                     sync.wants_journal = false;
                     tracing::warn!("{}: there is no room for a journal", self.storage.title());
                 }
+                Err(Errno::EEXIST) => {
+                    sync.wants_journal = false;
+                    tracing::warn!("{}: the name PLYFS.JNL is taken, so there is no journal", self.storage.title());
+                }
                 Err(errno) => return Err(errno),
             }
         }
@@ -108,7 +114,10 @@ impl Volume<Inode> {
         Ok(())
     }
 
-    /// Creates the journal, and makes it stable.
+    /// Creates the journal, and makes it stable. A file that has its name is replaced.
+    ///
+    /// # Errors
+    /// `ENOSPC`; `EEXIST` if something that cannot be replaced has its name; `EIO`, `ENOMEM`.
     fn create_journal(&self, sync: &mut SyncState, root: &Inode) -> Result<()> {
         let size = Journal::preferred_size(&self.storage).ok_or(Errno::ENOSPC)?;
         let wanted = self.clusters_of(size);
@@ -134,16 +143,37 @@ impl Volume<Inode> {
         Ok(())
     }
 
+    /// Gives the journal its name. Of two entries with that name, one would be found by chance.
     fn add_journal_entry(&self, root: &Inode, first: u32, size: u64) -> Result<()> {
         let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM | EntryAttributes::ARCHIVE;
         let created = self.to_dos(Timestamp::now());
+        let width = self.storage.geometry().width();
         let mut entry = Entry { created, modified: created, ..Entry::new(JOURNAL_NAME, own) };
         entry.modified.hundredths = 0;
         entry.accessed_date = created.date;
-        entry.set_first_cluster(self.storage.geometry().width(), first);
+        entry.set_first_cluster(width, first);
         entry.size = size as u32;
+        // Declared first, so that an inode whose last reference this is is dropped after the lock is released.
+        let visible: Arc<Inode>;
         let mut state = root.write();
         root.load(&mut state)?;
+        let existing = state.contents()?.find_short(&JOURNAL_NAME);
+        if let Some((slot, before)) = existing.and_then(|slot| Some((slot, state.contents().ok()?.entry(slot)?))) {
+            if before.is_directory() {
+                return Err(Errno::EEXIST);
+            }
+            if root.is_own_file(state.contents()?, slot) {
+                let length_max = if self.is_trusted { u32::MAX } else { self.clusters_of(before.size.into()) };
+                self.free_later(before.first_cluster(width), length_max);
+                state.contents_mut()?.set_entry(slot, |old| *old = entry);
+                root.mark_contents_dirty(&mut state);
+                return Ok(());
+            }
+            // Others see this one, and may have it open.
+            visible = root.child(&state, slot).map_err(|_| Errno::EEXIST)?;
+            root.detach(&mut state, slot)?;
+            visible.unlink_state(&mut visible.write());
+        }
         let prepared = state.contents()?.prepare_short(entry);
         root.make_room(&mut state, &prepared)?;
         state.contents_mut()?.insert(&prepared)?;

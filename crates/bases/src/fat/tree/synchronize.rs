@@ -117,8 +117,6 @@ impl Volume<Inode> {
     /// `EIO`, after which the volume is read-only.
     pub(crate) fn run(&self, sync: &mut SyncState) -> Result<()> {
         self.syncs_begun.fetch_add(1, Ordering::AcqRel);
-        let snapshot = {
-            let _barrier = self.close_barrier();
         sync.last_result = self.write_changes(sync);
         if sync.last_result.is_err() {
             self.failed_syncs.fetch_add(1, Ordering::AcqRel);
@@ -128,6 +126,8 @@ impl Volume<Inode> {
 
     /// Collects the changes, writes them, and frees what nothing refers to after that.
     fn write_changes(&self, sync: &mut SyncState) -> Result<()> {
+        let snapshot = {
+            let _barrier = self.close_barrier();
             self.snapshot().map_err(|errno| self.storage.fail("changes could not be collected", errno))?
         };
         if let Err(errno) = self.write_snapshot(sync, &snapshot) {
@@ -189,9 +189,9 @@ impl Volume<Inode> {
                 _ => write_in_place(&self.storage, &writes)?,
             }
         }
+        self.storage.flush()?;
         self.lock_clusters().table().written(blocks, is_mirrored);
         Ok(())
-        self.storage.flush()?;
     }
 
     fn table_writes(&self, table: u8, blocks: &[ChangedBlock]) -> Result<Vec<BlockWrite>> {
@@ -262,8 +262,8 @@ impl Volume<Inode> {
         for table in self.storage.geometry().used_fats().skip(1) {
             write_in_place(&self.storage, &self.table_writes(table, &blocks)?)?;
         }
+        self.storage.flush()?;
         self.lock_clusters().table().written(&blocks, true);
         Ok(())
-        self.storage.flush()?;
     }
 }

@@ -1,13 +1,17 @@
 //! Storage: the device of a volume, which becomes read-only at the first error of a write.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vnode::{Errno, Result};
 
 use crate::device::DeviceRef;
 use crate::fat::format::Geometry;
+use crate::fat::journal::format::BLOCK_SIZE;
 use crate::fat::options::{ErrorPolicy, Options};
+
+use super::overlay::OverlaidDevice;
 
 /// A device with the geometry of the file system on it.
 pub(crate) struct Storage {
@@ -49,6 +53,12 @@ impl Storage {
     /// Returns the device.
     pub(crate) fn device(&self) -> &DeviceRef {
         &self.device
+    }
+
+    /// Refuses all writes from here on, and shows these blocks, by offset, with these contents.
+    pub(crate) fn overlay(&mut self, blocks: impl IntoIterator<Item = (u64, [u8; BLOCK_SIZE])>) {
+        self.set_read_only();
+        self.device = Arc::new(OverlaidDevice::new(self.device.clone(), blocks));
     }
 
     /// Refuses all writes from here on, as on a read-only device.
@@ -210,7 +220,7 @@ impl Storage {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier};
+    use std::sync::Barrier;
 
     use super::*;
     use crate::device::{Device, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
