@@ -1,9 +1,8 @@
 //! The file system on a device: mounting, periodic synchronization, unmounting, and what it declares.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use vnode::{
     Caller, Claim, ClaimFlag, Control, ControlError, Description, Errno, FileSystem, Handle, KeptAccessTimes, Needs,
@@ -18,7 +17,7 @@ use super::directory::slots::SLOTS_MAX;
 use super::entry_metadata::EntryMetadata;
 use super::entry_metadata::owners::{OwnerEntry, OwnerTable};
 use super::format::{BOOT_SECTOR_SIZE, BootSector, CodePage, ENTRY_SIZE, Entry, FatWidth, Geometry, GeometryError};
-use super::journal::{JOURNAL_NAME, Journal};
+use super::journal::{Batch, JOURNAL_NAME, Journal};
 use super::names::NameRules;
 use super::options::{ErrorPolicy, MetadataMode, Options};
 use super::recovery::{Preened, preen};
@@ -29,20 +28,19 @@ use super::tree::handles::root_handle;
 use super::tree::inode::{Inode, NewInode, Shared};
 use super::tree::metadata::Metadata;
 use super::tree::numbers::ROOT_NUMBER;
-use super::tree::volume::{NewVolume, Volume};
+use super::tree::sync_timer::SyncTimer;
+use super::tree::volume::{NewVolume, OpenJournal, Volume};
 use super::volume::allocation::Clusters;
-use super::volume::chain::Chain;
+use super::volume::chain::{Chain, leading_runs};
 use super::volume::data::DataAccess;
 use super::volume::state;
 use super::volume::storage::Storage;
 use super::volume::table::Table;
 
-/// Interval at which changes are brought to the disk.
-const INTERVAL: Duration = Duration::from_secs(5);
-
 /// A FAT12, FAT16 or FAT32 file system on a device.
 ///
-/// Changes are on the device at the latest 5 seconds after they were made, after fsync(2) and sync(2), and when this is dropped. What a
+/// Changes are brought to the device one to two seconds after the last of them and at the latest 5 seconds after the first, at fsync(2)
+/// and [`FileSystem::sync`], and when this is dropped. What a
 /// power failure leaves has everything that was synchronized before. Files that are still open when this is dropped can no longer be
 /// changed.
 ///
@@ -66,7 +64,8 @@ pub struct FatFileSystem {
     volume: Shared,
     details: String,
     claimed: ClaimFlag,
-    stop: Arc<StopFlag>,
+    /// Number of failed synchronizations that were reported by [`FileSystem::sync`].
+    reported: AtomicU64,
 }
 
 /// The reason why a file system cannot be mounted.
@@ -76,8 +75,6 @@ pub enum MountError {
     Device(Errno),
     /// The device has no FAT file system, or a damaged one.
     NotFat(GeometryError),
-    /// The journal has changes that were not completed, and the device is read-only.
-    JournalPending,
     /// FAT32 has no room for metadata in ten bytes of an entry.
     PaperOnFat32,
     /// The log of Unix metadata in the root directory is not hidden, so that it does not count.
@@ -121,9 +118,6 @@ impl fmt::Display for MountError {
             Self::Block { block, cluster_size } => {
                 write!(formatter, "the block size of {block} bytes is no multiple of the cluster size, {cluster_size}")
             }
-            Self::JournalPending => {
-                write!(formatter, "the journal has changes that a power failure interrupted; mount it writable once")
-            }
         }
     }
 }
@@ -162,7 +156,7 @@ impl FatFileSystem {
         };
         let is_trusted = recover(&mut storage, rules, &options)?;
         let mut table = Table::new(options.memory / 2);
-        let journal = open_journal(&storage, &mut table, rules)?;
+        let journal = open_journal(&storage, &mut table, rules, &options)?;
         let root = read_root(&storage, &mut table, rules)?;
         let entry_metadata = entry_metadata(&root, &options, storage.geometry().width())?;
         let has_sidecars = !entry_metadata.is_used()
@@ -187,11 +181,11 @@ impl FatFileSystem {
         let root = new_root(&volume)?;
         let _ = volume.root.set(Arc::downgrade(&root));
         volume.open_store(&root);
-        let stop = Arc::new(StopFlag::default());
-        let (weak, thread_stop) = (Arc::downgrade(&volume), stop.clone());
-        let first_change = move || synchronize_periodically(weak, thread_stop);
+        let (weak, timer) = (Arc::downgrade(&volume), volume.timer.clone());
+        let first_change = move || synchronize_periodically(weak, timer);
         *volume.first_change.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first_change));
-        let file_system = Self { root, volume, details, claimed: ClaimFlag::default(), stop };
+        let (claimed, reported) = Default::default();
+        let file_system = Self { root, volume, details, claimed, reported };
         file_system.create_root_sidecar()?;
         Ok(file_system)
     }
@@ -217,7 +211,7 @@ impl FatFileSystem {
     /// # Errors
     /// `EIO` if this or an earlier write failed.
     pub fn end(&self) -> Result<()> {
-        self.stop.stop();
+        self.volume.timer.stop();
         self.volume.end()
     }
 }
@@ -241,7 +235,7 @@ impl FileSystem for FatFileSystem {
     }
 
     fn sync(&self) -> Result<()> {
-        self.volume.synchronize()
+        self.volume.synchronize_and_report(&self.reported)
     }
 
     fn end_of_use(&self) -> Result<()> {
@@ -290,7 +284,7 @@ fn recover(storage: &mut Storage, rules: NameRules, options: &Options) -> std::r
     if !state::is_marked_dirty(storage, &mut table)? {
         return Ok(true);
     }
-    open_journal(storage, &mut table, rules)?;
+    complete_changes(storage, &mut table, rules)?;
     if storage.is_read_only() {
         return Ok(false);
     }
@@ -325,15 +319,23 @@ fn recover(storage: &mut Storage, rules: NameRules, options: &Options) -> std::r
 /// begins with this: otherwise it sees changes of which only a part is in place. Messages call the volume `title`.
 ///
 /// # Errors
-/// [`MountError`]; [`MountError::JournalPending`] on a device that is read-only.
+/// [`MountError`]; `EROFS` on a device that is read-only; `EIO` if the changes could not be written.
 pub fn complete_journal(device: DeviceRef, title: &str) -> std::result::Result<(), MountError> {
     let mut sector = [0; BOOT_SECTOR_SIZE];
     device.read_at(0, &mut sector)?;
     let geometry = Geometry::new(&BootSector::decode(&sector), device.size())?;
     let options = Options::default();
-    let storage = Storage::new(device, geometry, title.to_owned(), &options);
-    open_journal(&storage, &mut Table::new(options.memory / 2), NameRules::default())?;
-    Ok(())
+    let mut storage = Storage::new(device, geometry, title.to_owned(), &options);
+    if storage.is_read_only() {
+        return Err(Errno::EROFS.into());
+    }
+    let (mut table, rules) = (Table::new(options.memory / 2), NameRules::default());
+    if state::is_marked_dirty(&storage, &mut table)? {
+        complete_changes(&mut storage, &mut table, rules)?;
+    } else {
+        open_journal(&storage, &mut table, rules, &options)?;
+    }
+    if storage.is_read_only() { Err(Errno::EIO.into()) } else { Ok(()) }
 }
 
 /// Returns the inode of the root directory, with its own record.
@@ -426,53 +428,120 @@ fn own_file(contents: &Contents, name: &super::format::ShortName) -> Option<Entr
     contents.entry(contents.find_short(name, Entry::is_hidden_file)?)
 }
 
-/// Returns the journal of the volume, if it has one, after its batch was applied.
-fn open_journal(
-    storage: &Storage,
-    table: &mut Table,
-    rules: NameRules,
-) -> std::result::Result<Option<Journal>, MountError> {
+/// The journal of a volume.
+enum JournalFile {
+    /// The volume has none.
+    Missing,
+    Usable(Journal),
+    /// There is a file that cannot be used, for this reason. Another one can take its name.
+    Unusable(&'static str),
+    /// There is one that is left to a later version of this base.
+    OfOtherVersion,
+}
+
+/// Finds the journal of a volume. What is wrong with it is no damage: the volume is used without it.
+///
+/// # Errors
+/// `EIO` or `ENOMEM` if the root directory cannot be read.
+fn find_journal(storage: &Storage, table: &mut Table, rules: NameRules) -> Result<JournalFile> {
     let root = read_root(storage, table, rules)?;
-    let Some(entry) = own_file(&root, &JOURNAL_NAME) else { return Ok(None) };
-    let length_max = entry.size.div_ceil(storage.geometry().cluster_size());
-    let mut chain = Chain::new(entry.first_cluster(storage.geometry().width()));
-    let runs = chain.runs(table, storage, length_max.saturating_add(1))?;
-    let Some(mut journal) = Journal::new(storage, &runs, entry.size.into()) else { return Ok(None) };
-    if storage.is_read_only() {
-        return if journal.pending(storage)?.is_some() { Err(MountError::JournalPending) } else { Ok(Some(journal)) };
+    let Some(entry) = own_file(&root, &JOURNAL_NAME) else { return Ok(JournalFile::Missing) };
+    if !Journal::is_valid_size(entry.size.into()) {
+        return Ok(JournalFile::Unusable("has an invalid size"));
     }
-    let replayed = journal.replay(storage)?;
-    if replayed > 0 {
-        tracing::info!("{}: completed a change of {replayed} blocks from the journal", storage.title());
-    }
-    Ok(Some(journal))
+    let count = entry.size.div_ceil(storage.geometry().cluster_size());
+    let first = entry.first_cluster(storage.geometry().width());
+    let journal =
+        leading_runs(table, storage, first, count).map(|runs| Journal::new(storage, &runs, entry.size.into()));
+    Ok(match journal {
+        Err(_) => JournalFile::Unusable("has clusters that cannot be found"),
+        Ok(None) => JournalFile::Unusable("has a chain that does not fit its size"),
+        Ok(Some(journal)) => match journal.is_of_other_version(storage) {
+            Err(_) => JournalFile::Unusable("cannot be read"),
+            Ok(true) => JournalFile::OfOtherVersion,
+            Ok(false) => JournalFile::Usable(journal),
+        },
+    })
 }
 
-/// Ends periodic synchronization.
-#[derive(Default)]
-struct StopFlag {
-    is_stopped: Mutex<bool>,
-    changed: Condvar,
+/// Completes the changes in the journal of a volume that was not unmounted. If they cannot be written, the volume is read-only, and shown
+/// as if they were.
+///
+/// # Errors
+/// As [`find_journal`].
+fn complete_changes(storage: &mut Storage, table: &mut Table, rules: NameRules) -> Result<()> {
+    // Otherwise the volume has no changes to complete, and using it without them is reported by whoever opens the journal.
+    let JournalFile::Usable(journal) = find_journal(storage, table, rules)? else { return Ok(()) };
+    let title = storage.title().to_owned();
+    let batch = match journal.batch(storage, table) {
+        Ok(Batch::None) => return Ok(()),
+        Ok(Batch::Current(batch)) => batch,
+        Ok(Batch::Outdated) => {
+            tracing::warn!("{title}: the journal is older than the directories, and is not applied");
+            if !storage.is_read_only() && journal.discard(storage).is_err() {
+                storage.set_read_only();
+            }
+            return Ok(());
+        }
+        Err(errno) => {
+            tracing::warn!("{title}: the journal cannot be read ({errno}); changes that it holds are not completed");
+            return Ok(());
+        }
+    };
+    let reason = match storage.is_read_only() {
+        true => "is read-only".to_owned(),
+        false => match journal.apply(storage, &batch) {
+            Ok(()) => {
+                tracing::info!("{title}: completed a change of {} blocks from the journal", batch.len());
+                return Ok(());
+            }
+            Err(errno) => format!("cannot be written ({errno})"),
+        },
+    };
+    tracing::warn!(
+        "{title}: a change of {} blocks was interrupted, and the volume {reason}: it is shown as if the change were complete",
+        batch.len()
+    );
+    storage.overlay(batch.into_iter().map(|block| (block.offset, block.bytes)));
+    Ok(())
 }
 
-impl StopFlag {
-    fn stop(&self) {
-        *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
+/// Returns the journal of a volume that has no changes to complete, if it is to be used. One that still holds a batch is older than the
+/// last unmounting or check of the volume: the batch is dropped.
+///
+/// # Errors
+/// As [`find_journal`].
+fn open_journal(storage: &Storage, table: &mut Table, rules: NameRules, options: &Options) -> Result<OpenJournal> {
+    let title = storage.title();
+    let journal = match find_journal(storage, table, rules)? {
+        JournalFile::Missing => None,
+        JournalFile::Usable(journal) => Some(journal),
+        JournalFile::Unusable(reason) => {
+            tracing::warn!("{title}: the journal {reason}, and is not used");
+            None
+        }
+        JournalFile::OfOtherVersion => {
+            tracing::warn!("{title}: the journal is of another version, and is left alone");
+            return Ok(OpenJournal { journal: None, is_wanted: false });
+        }
+    };
+    let Some(journal) = journal.filter(|_| !storage.is_read_only()) else {
+        return Ok(OpenJournal { journal: None, is_wanted: options.journal });
+    };
+    if journal.batch(storage, table).is_ok_and(|batch| batch != Batch::None) {
+        tracing::warn!(
+            "{title}: the volume was repaired or unmounted since the journal was written; it is not applied"
+        );
+        // A failure makes the volume read-only, and is logged.
+        let _ = journal.discard(storage);
     }
-
-    /// Waits, and returns whether to go on.
-    fn wait(&self) -> bool {
-        let is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(is_stopped, INTERVAL, |is_stopped| !*is_stopped);
-        !*waited.unwrap_or_else(PoisonError::into_inner).0
-    }
+    Ok(OpenJournal { journal: Some(journal).filter(|_| options.journal), is_wanted: options.journal })
 }
 
 /// Starts the thread that synchronizes the volume from time to time, as long as it is mounted.
-fn synchronize_periodically(volume: Weak<Volume<Inode>>, stop: Arc<StopFlag>) {
+fn synchronize_periodically(volume: Weak<Volume<Inode>>, timer: Arc<SyncTimer>) {
     let run = move || {
-        while stop.wait() {
+        while timer.wait() {
             let Some(volume) = volume.upgrade() else { return };
             if volume.is_dirty() {
                 // A failure makes the volume read-only, and is logged.
@@ -481,6 +550,6 @@ fn synchronize_periodically(volume: Weak<Volume<Inode>>, stop: Arc<StopFlag>) {
         }
     };
     if let Err(error) = std::thread::Builder::new().name("fat-sync".to_owned()).spawn(vnode::as_server(run)) {
-        tracing::warn!("changes are stored only by sync, fsync and unmounting: {error}");
+        tracing::warn!("changes are stored only by fsync and unmounting: {error}");
     }
 }

@@ -1,10 +1,11 @@
 //! Reads and writes of the device: in blocks of the size that the options have, and after errors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 use plyfs_bases::device::{Device, DeviceRef, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
-use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MountError, Options};
+use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MirrorMode, MountError, Options};
 use vnode::{Errno, FileSystem, OpenFlags};
 
 use crate::image::{self, KINDS, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
@@ -181,4 +182,295 @@ fn a_volume_with_problems_that_preening_leaves_is_mounted_read_only() {
     let options = Options { errors: ErrorPolicy::Continue, ..without_sidecars() };
     let file_system = image::mount(&shared, options);
     put(&file_system.root(), "new", b"").unwrap();
+}
+
+/// Size in bytes from which a write counts as one of data.
+const DATA_MIN: usize = 4096;
+
+/// A faulty device whose flushes, or writes of data, wait while its gate is closed.
+struct GatedDevice {
+    device: FaultyDevice,
+    gates_data: bool,
+    is_closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl GatedDevice {
+    fn new(device: &Arc<MemoryDevice>, gates_data: bool) -> Arc<Self> {
+        let shared: DeviceRef = device.clone();
+        let device = FaultyDevice::new(shared);
+        Arc::new(Self { device, gates_data, is_closed: Mutex::new(false), changed: Condvar::new() })
+    }
+
+    fn pass(&self) {
+        drop(self.changed.wait_while(self.is_closed.lock().unwrap(), |is_closed| *is_closed).unwrap());
+    }
+
+    fn set_closed(&self, is_closed: bool) {
+        *self.is_closed.lock().unwrap() = is_closed;
+        self.changed.notify_all();
+    }
+}
+
+impl Device for GatedDevice {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
+        self.device.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> vnode::Result<()> {
+        if self.gates_data && data.len() >= DATA_MIN {
+            self.pass();
+        }
+        self.device.write_at(offset, data)
+    }
+
+    fn flush(&self) -> vnode::Result<()> {
+        if !self.gates_data {
+            self.pass();
+        }
+        self.device.flush()
+    }
+}
+
+#[test]
+fn what_was_complete_before_a_bad_sector_of_data_is_stored() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let shared: DeviceRef = device.clone();
+    let faulty = Arc::new(FaultyDevice::new(shared));
+    let file_system = FatFileSystem::open(faulty.clone(), "test", with_sidecars()).unwrap();
+    let root = file_system.root();
+    put(&root, "a", &[1; 50_000]).unwrap();
+    put(&root, "b", &[2; 50_000]).unwrap();
+    let file = put(&root, "c", b"").unwrap().open(&superuser(), OpenFlags::WRITE).unwrap();
+    faulty.add(Fault::of([Operation::Write], Effect::Error(Errno::EIO)).times(1));
+    assert_eq!(file.write_at(&superuser(), 0, &[3; 50_000]), Err(Errno::EIO));
+    assert_eq!(put(&root, "later", b"").err(), Some(Errno::EROFS));
+    assert_eq!(file_system.sync(), Ok(()));
+    let options = Options { preen: false, ..with_sidecars() };
+    let stored = image::mount(&Arc::new(MemoryDevice::clone(&device)), options);
+    assert_eq!(names(&stored.root()), ["a", "b", "c"]);
+    assert_eq!(get(&stored.root(), "a").unwrap(), [1; 50_000]);
+    assert_eq!(get(&stored.root(), "b").unwrap(), [2; 50_000]);
+    assert_eq!(get(&stored.root(), "c").unwrap(), b"");
+    file_system.end_of_use().unwrap();
+    assert!(!image::examine(&device).0, "it stays marked as in use");
+}
+
+#[test]
+fn everybody_who_waits_learns_of_a_failed_synchronization() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let gated = GatedDevice::new(&device, false);
+    let options = Options { errors: ErrorPolicy::Continue, ..without_sidecars() };
+    let file_system = FatFileSystem::open(gated.clone(), "test", options).unwrap();
+    let open = |name| put(&file_system.root(), name, &[1; 5000]).unwrap().open(&superuser(), OpenFlags::WRITE).unwrap();
+    let files = [open("a"), open("b"), open("c")];
+    gated.set_closed(true);
+    std::thread::scope(|scope| {
+        let waiting = files.each_ref().map(|file| scope.spawn(|| file.fsync(&superuser(), false)));
+        std::thread::sleep(Duration::from_millis(300));
+        gated.device.add(Fault::of([Operation::Flush], Effect::Error(Errno::EIO)));
+        gated.set_closed(false);
+        assert_eq!(waiting.map(|waiting| waiting.join().unwrap()), [Err(Errno::EIO); 3]);
+    });
+    gated.device.repair();
+    // Each may have one more failure to report.
+    let _ = files.each_ref().map(|file| file.fsync(&superuser(), false));
+    assert_eq!(files.map(|file| file.fsync(&superuser(), false)), [Ok(()); 3]);
+}
+
+#[test]
+fn each_open_file_reports_lost_data_once() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let faulty = Arc::new(FaultyDevice::new(device));
+    let options = Options { errors: ErrorPolicy::Continue, ..without_sidecars() };
+    let file_system = FatFileSystem::open(faulty.clone(), "test", options).unwrap();
+    let vnode = put(&file_system.root(), "file", &[1; 5000]).unwrap();
+    let file = vnode.open(&superuser(), OpenFlags::WRITE).unwrap();
+    faulty.add(Fault::of([Operation::Flush], Effect::Error(Errno::EIO)).times(1));
+    assert_eq!(file_system.sync(), Err(Errno::EIO));
+    assert_eq!(file_system.sync(), Ok(()));
+    assert_eq!(file.fsync(&superuser(), false), Err(Errno::EIO));
+    assert_eq!(file.fsync(&superuser(), false), Ok(()));
+    let later = vnode.open(&superuser(), OpenFlags::WRITE).unwrap();
+    assert_eq!(later.fsync(&superuser(), false), Ok(()));
+}
+
+#[test]
+fn a_change_that_is_running_is_completed_before_the_volume_is_unmounted() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let gated = GatedDevice::new(&device, true);
+    let file_system = FatFileSystem::open(gated.clone(), "test", without_sidecars()).unwrap();
+    let vnode = put(&file_system.root(), "file", &[1; 10_000]).unwrap();
+    let file = vnode.open(&superuser(), OpenFlags::WRITE).unwrap();
+    file_system.sync().unwrap();
+    gated.set_closed(true);
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| file.write_at(&superuser(), 0, &[2; 10_000]));
+        std::thread::sleep(Duration::from_millis(200));
+        let end = scope.spawn(|| file_system.end_of_use());
+        std::thread::sleep(Duration::from_millis(300));
+        let has_ended = end.is_finished();
+        gated.set_closed(false);
+        assert!(!has_ended);
+        assert_eq!(write.join().unwrap(), Ok(10_000));
+        end.join().unwrap().unwrap();
+    });
+    assert_eq!(file.write_at(&superuser(), 0, b"late"), Err(Errno::EROFS));
+    image::check(&device);
+}
+
+#[test]
+fn changes_are_stored_soon_after_the_last_one() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    put(&file_system.root(), "file", &[1; 10_000]).unwrap();
+    let begun = Instant::now();
+    let is_stored = || {
+        let copy = Arc::new(MemoryDevice::clone(&device));
+        let stored = image::mount(&copy, Options { read_only: true, ..without_sidecars() });
+        get(&stored.root(), "file").ok() == Some(vec![1; 10_000])
+    };
+    while !is_stored() {
+        assert!(begun.elapsed() < Duration::from_millis(4500));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+/// A device that loses the writes of a range which a failed flush did not make stable.
+struct ForgettingDevice {
+    device: MemoryDevice,
+    fails: std::sync::atomic::AtomicBool,
+    unflushed: Mutex<Vec<(u64, Vec<u8>)>>,
+}
+
+impl Device for ForgettingDevice {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
+        self.device.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> vnode::Result<()> {
+        let mut before = vec![0; data.len()];
+        self.device.read_at(offset, &mut before)?;
+        self.unflushed.lock().unwrap().push((offset, before));
+        self.device.write_at(offset, data)
+    }
+
+    fn flush(&self) -> vnode::Result<()> {
+        let unflushed = std::mem::take(&mut *self.unflushed.lock().unwrap());
+        if !self.fails.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        for (offset, before) in unflushed.into_iter().rev() {
+            self.device.write_at(offset, &before)?;
+        }
+        Err(Errno::EIO)
+    }
+}
+
+#[test]
+fn what_a_failed_flush_has_lost_of_the_table_is_written_again() {
+    let Some(device) = image::format(KINDS[1]) else { return };
+    let lossy = Arc::new(ForgettingDevice { device, fails: false.into(), unflushed: Mutex::default() });
+    let options = Options { errors: ErrorPolicy::Continue, ..without_sidecars() };
+    let file_system = FatFileSystem::open(lossy.clone(), "test", options).unwrap();
+    put(&file_system.root(), "file", &[1; 50_000]).unwrap();
+    lossy.fails.store(true, Ordering::Relaxed);
+    assert_eq!(file_system.sync(), Err(Errno::EIO));
+    file_system.sync().unwrap();
+    let report = image::own_report(&lossy.device, plyfs_bases::fat::tools::fsck::FsckMode::Check).1;
+    assert!(report.counts.keys().all(|code| ["dirty", "free-count", "next-free"].contains(code)), "{report}");
+    assert_eq!(report.files, 2, "one of them is the journal");
+}
+
+#[test]
+fn an_outdated_copy_of_the_table_is_not_read() {
+    let Some(device) = image::format(KINDS[2]).map(Arc::new) else { return };
+    let shared: DeviceRef = device.clone();
+    let faulty = Arc::new(FaultyDevice::new(shared));
+    // Little memory: pages of the table are forgotten.
+    let options = Options { mirror: MirrorMode::AtUnmount, memory: 1, journal: false, ..without_sidecars() };
+    let file_system = FatFileSystem::open(faulty.clone(), "test", options).unwrap();
+    let root = file_system.root();
+    put(&root, "first", &[1; 50_000]).unwrap();
+    file_system.sync().unwrap();
+    // Other pages are used until that of the first file is forgotten.
+    put(&root, "large", &vec![2; 20 << 20]).unwrap();
+    file_system.sync().unwrap();
+    get(&root, "large").unwrap();
+    let bytes = device.contents();
+    let table = 512 * u64::from(u16::from_le_bytes([bytes[14], bytes[15]]));
+    faulty.add(Fault::of([Operation::Read], Effect::Error(Errno::EIO)).within(table..table + 512));
+    let blocks_free = root.statfs(&superuser()).map(|statistics| statistics.blocks_free);
+    let first = get(&root, "first");
+    assert!(first.is_err() || first == Ok(vec![1; 50_000]));
+    faulty.repair();
+    if let Ok(blocks_free) = blocks_free {
+        assert_eq!(blocks_free, root.statfs(&superuser()).unwrap().blocks_free);
+    }
+    assert_eq!(get(&root, "first").unwrap(), [1; 50_000]);
+}
+
+/// A device that takes a while for each write of data.
+struct SlowDevice(MemoryDevice);
+
+impl Device for SlowDevice {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> vnode::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> vnode::Result<()> {
+        if data.len() >= DATA_MIN {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        self.0.write_at(offset, data)
+    }
+
+    fn flush(&self) -> vnode::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn others_are_stored_while_a_file_grows_by_zeros() {
+    const SIZE: u64 = 60 << 20;
+    let Some(device) = image::format(KINDS[2]) else { return };
+    let slow = Arc::new(SlowDevice(device));
+    let file_system = FatFileSystem::open(slow.clone(), "test", without_sidecars()).unwrap();
+    let vnode = put(&file_system.root(), "file", &[1; 10_000]).unwrap();
+    let file = vnode.open(&superuser(), OpenFlags::WRITE).unwrap();
+    std::thread::scope(|scope| {
+        let growth = scope.spawn(|| file.truncate(&superuser(), SIZE));
+        std::thread::sleep(Duration::from_millis(300));
+        put(&file_system.root(), "other", b"text").unwrap();
+        file_system.sync().unwrap();
+        assert!(!growth.is_finished());
+        growth.join().unwrap().unwrap();
+    });
+    let contents = get(&file_system.root(), "file").unwrap();
+    assert!(contents.len() as u64 == SIZE && contents[..10_000] == [1; 10_000]);
+    assert!(contents[10_000..].iter().all(|&byte| byte == 0));
+    // More than there is: nothing changes.
+    let other = find(&file_system.root(), "other").unwrap().vnode.open(&superuser(), OpenFlags::WRITE).unwrap();
+    let free = || file_system.root().statfs(&superuser()).unwrap().blocks_free;
+    let before = free();
+    assert_eq!(other.truncate(&superuser(), SIZE), Err(Errno::ENOSPC));
+    assert_eq!((get(&file_system.root(), "other").unwrap(), free()), (b"text".to_vec(), before));
+    assert_eq!(other.write_at(&superuser(), u64::from(u32::MAX), b"x"), Err(Errno::EFBIG));
+    assert_eq!(get(&file_system.root(), "other").unwrap(), b"text");
+    drop((vnode, file, other));
+    file_system.end_of_use().unwrap();
+    image::check(&slow.0);
 }

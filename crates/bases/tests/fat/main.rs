@@ -6,6 +6,7 @@ mod crash;
 mod image;
 mod in_entries;
 mod io;
+mod journal;
 mod kept;
 mod links;
 mod model;

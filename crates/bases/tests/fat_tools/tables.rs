@@ -37,6 +37,26 @@ fn a_table_with_impossible_values_is_not_believed() {
 }
 
 #[test]
+fn one_impossible_value_leaves_the_first_table_the_current_one() {
+    // Of the second table, several sectors are older; the first one has an impossible value in one of them.
+    for width in [FatWidth::Fat16, FatWidth::Fat32] {
+        let sample = Sample::new(width);
+        let start = |table| sample.image.geometry.fat_offset(table).unwrap();
+        let current = sample.image.device.contents();
+        for sector in 1..5 {
+            sample.image.write(start(1) + sector * 512, &[0xFF; 4]);
+        }
+        let before = sample.image.value(sample.clusters[1]);
+        sample.image.set_value_in(0, sample.clusters[1], sample.image.geometry.cluster_numbers().end);
+        preen(sample.image.device());
+        assert_eq!(sample.image.value(sample.clusters[1]), before, "of each sector, the better one");
+        let contents = sample.image.device.contents();
+        let range = start(0) as usize + 512..start(0) as usize + 5 * 512;
+        assert!(contents[range.clone()] == current[range], "otherwise the first one");
+    }
+}
+
+#[test]
 fn the_media_byte_is_repeated() {
     for width in WIDTHS {
         let sample = Sample::new(width);

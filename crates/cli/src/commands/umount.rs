@@ -11,7 +11,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::is_root;
 use crate::arguments::Umount;
-use crate::control::client;
+use crate::control::Request;
+use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::UnmountMode;
 
@@ -26,6 +27,9 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
     let mount = client::find(&mount_point);
     let is_silent = mount.is_none() && !arguments.lazy && client::has_silent_server(&mount_point);
+    if let Some(mount) = &mount {
+        synchronize(mount, &mount_point, arguments.lazy)?;
+    }
     let server = mount
         .and_then(|mount| mount.process())
         .and_then(|process| Some((process, pidfd_open(process, PidfdFlags::empty()).ok()?)));
@@ -40,6 +44,25 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
                 mount_point.display()
             ));
             Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Has everything stored that was written so far: once the mount is gone, nobody learns of an error. A mount that is detached in any case
+/// is, after the error was reported.
+///
+/// # Errors
+/// Those of the storage. A server that takes long to answer is no error: it stores everything when the mount is gone.
+fn synchronize(mount: &Mount, mount_point: &Path, is_lazy: bool) -> Outcome {
+    match mount.text(&Request::Sync) {
+        Err(failure) if failure.exit != Exit::NoAnswer && is_lazy => {
+            super::notify(&format_args!("{failure}; {} is unmounted nevertheless", mount_point.display()));
+            Ok(())
+        }
+        Err(failure) if failure.exit != Exit::NoAnswer => {
+            let remedy = "copy what is needed from it; to unmount it nevertheless, add --lazy";
+            Err(Failure::new(failure.exit, format!("{failure}; it stays mounted; {remedy}")))
         }
         _ => Ok(()),
     }

@@ -64,9 +64,19 @@ pub(crate) fn encode(sequence: u64, blocks: &[JournalBlock]) -> Vec<u8> {
     bytes
 }
 
+/// Returns whether a file that begins like this is a journal that holds something, of any version.
+pub(crate) fn is_journal(file: &[u8]) -> bool {
+    file.starts_with(&MAGIC)
+}
+
+/// Returns whether a journal that begins like this is one of another version.
+pub(crate) fn is_of_other_version(journal: &[u8]) -> bool {
+    is_journal(journal) && u32_at(journal, VERSION_AT) != Some(VERSION)
+}
+
 /// Returns the sequence number and the blocks of the batch in a journal; `None` if it has no complete one.
 pub(crate) fn decode(journal: &[u8]) -> Option<(u64, Vec<JournalBlock>)> {
-    if !journal.starts_with(&MAGIC) || u32_at(journal, VERSION_AT)? != VERSION {
+    if !is_journal(journal) || u32_at(journal, VERSION_AT)? != VERSION {
         return None;
     }
     let count = usize::try_from(u32_at(journal, COUNT_AT)?).ok()?;

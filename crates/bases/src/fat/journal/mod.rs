@@ -8,10 +8,11 @@ pub(crate) mod format;
 
 use vnode::{Errno, Result, zeros};
 
-use crate::fat::format::ShortName;
+use crate::fat::format::{ENTRY_SIZE, EntrySlot, Link, ShortName};
 
 use super::volume::run::Run;
 use super::volume::storage::Storage;
+use super::volume::table::Table;
 use format::{BLOCK_SIZE, JournalBlock, checksum};
 
 /// Name of the journal in the root directory.
@@ -35,6 +36,17 @@ pub(crate) struct BlockWrite {
     pub(crate) bytes: [u8; BLOCK_SIZE],
 }
 
+/// What a journal holds, see [`Journal::batch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    /// Nothing that is complete.
+    None,
+    /// Blocks that are to be written in place.
+    Current(Vec<BlockWrite>),
+    /// Blocks that somebody else has changed since, or entries of clusters that somebody else has freed.
+    Outdated,
+}
+
 /// The journal of a volume.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -45,15 +57,24 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Returns the journal in these clusters of a file of `size` bytes; `None` if it is too small or too large to be one.
+    /// Returns the journal in these clusters of a file of `size` bytes; `None` if it is too small or too large to be one, or if a cluster
+    /// is in it twice.
     pub(crate) fn new(storage: &Storage, runs: &[Run], size: u64) -> Option<Self> {
         let geometry = storage.geometry();
         let cluster_size = u64::from(geometry.cluster_size());
         let range = |run: &Run| Some((geometry.cluster_offset(run.cluster)?, u64::from(run.count) * cluster_size));
         let ranges: Vec<(u64, u64)> = runs.iter().map(range).collect::<Option<_>>()?;
         let available: u64 = ranges.iter().map(|(_, length)| length).sum();
-        let is_valid = (SIZE_MIN..=SIZE_MAX).contains(&size) && size <= available;
+        let mut sorted = ranges.clone();
+        sorted.sort_unstable();
+        let is_disjoint = sorted.is_sorted_by(|one, other| one.0 + one.1 <= other.0);
+        let is_valid = Self::is_valid_size(size) && size <= available && is_disjoint;
         is_valid.then_some(Self { ranges, size, sequence: 0 })
+    }
+
+    /// Returns whether a journal can have this size in bytes.
+    pub(crate) fn is_valid_size(size: u64) -> bool {
+        (SIZE_MIN..=SIZE_MAX).contains(&size)
     }
 
     /// Returns the size that the journal of a volume should have, in bytes; `None` if the volume is too small for one.
@@ -89,37 +110,57 @@ impl Journal {
         self.clear(storage)
     }
 
-    /// Applies the batch that the journal holds, if any, unless somebody else has changed what it would change. Returns the number of
-    /// blocks of the batch.
-    ///
-    /// # Errors
-    /// As [`Storage::write`].
-    pub(crate) fn replay(&mut self, storage: &Storage) -> Result<usize> {
-        let Some(blocks) = self.pending(storage)? else { return Ok(0) };
-        let is_current = |block: &JournalBlock| {
-            let mut current = [0; BLOCK_SIZE];
-            storage.read(block.offset, &mut current)?;
-            Ok(current == block.bytes || checksum(&current) == block.before)
-        };
-        let are_current: Vec<bool> = blocks.iter().map(is_current).collect::<Result<_>>()?;
-        if are_current.contains(&false) {
-            tracing::warn!("{}: the journal is older than the directories, and is not applied", storage.title());
-        } else {
-            let blocks: Vec<BlockWrite> =
-                blocks.iter().map(|block| BlockWrite { offset: block.offset, bytes: block.bytes }).collect();
-            write_in_place(storage, &blocks)?;
-            storage.flush()?;
-        }
-        self.clear(storage)?;
-        storage.flush()?;
-        Ok(blocks.len())
-    }
-
-    /// Returns the blocks of the batch that the journal holds; `None` if it has no complete one.
+    /// Returns the batch that the journal holds.
     ///
     /// # Errors
     /// `EIO`, `ENOMEM`.
-    pub(crate) fn pending(&self, storage: &Storage) -> Result<Option<Vec<JournalBlock>>> {
+    pub(crate) fn batch(&self, storage: &Storage, table: &mut Table) -> Result<Batch> {
+        let Some(blocks) = self.read(storage)? else { return Ok(Batch::None) };
+        let mut writes = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let mut current = [0; BLOCK_SIZE];
+            storage.read(block.offset, &mut current)?;
+            let is_current = current == block.bytes || checksum(&current) == block.before;
+            if !is_current || names_free_cluster(storage, table, (block.offset, &current, &block.bytes))? {
+                return Ok(Batch::Outdated);
+            }
+            writes.push(BlockWrite { offset: block.offset, bytes: block.bytes });
+        }
+        Ok(Batch::Current(writes))
+    }
+
+    /// Writes the blocks of the batch that the journal holds in place, and forgets it.
+    ///
+    /// # Errors
+    /// As [`Storage::write`].
+    pub(crate) fn apply(&self, storage: &Storage, batch: &[BlockWrite]) -> Result<()> {
+        write_in_place(storage, batch)?;
+        storage.flush()?;
+        self.discard(storage)
+    }
+
+    /// Forgets the batch that the journal holds, and makes that stable.
+    ///
+    /// # Errors
+    /// As [`Storage::write`].
+    pub(crate) fn discard(&self, storage: &Storage) -> Result<()> {
+        self.clear(storage)?;
+        storage.flush()
+    }
+
+    /// Returns whether the journal was written by a later version of this base, which leaves it to that.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub(crate) fn is_of_other_version(&self, storage: &Storage) -> Result<bool> {
+        let mut header = [0; BLOCK_SIZE];
+        let offset = self.ranges.first().map_or(0, |(offset, _)| *offset);
+        storage.read(offset, &mut header)?;
+        Ok(format::is_of_other_version(&header))
+    }
+
+    /// Returns the blocks of the batch that the journal holds; `None` if it has no complete one.
+    fn read(&self, storage: &Storage) -> Result<Option<Vec<JournalBlock>>> {
         let mut bytes = zeros(usize::try_from(self.size).map_err(|_| Errno::ENOMEM)?)?;
         let mut done = 0;
         for &(offset, length) in &self.ranges {
@@ -151,6 +192,32 @@ impl Journal {
     fn clear(&self, storage: &Storage) -> Result<()> {
         self.put(storage, &[0; BLOCK_SIZE])
     }
+}
+
+/// Returns whether an entry that a block of directories would get begins with a free cluster. The clusters of entries in a batch were
+/// allocated on the disk before; if they no longer are, a check has freed them in between.
+fn names_free_cluster(
+    storage: &Storage,
+    table: &mut Table,
+    (offset, current, new): (u64, &[u8; BLOCK_SIZE], &[u8; BLOCK_SIZE]),
+) -> Result<bool> {
+    let geometry = storage.geometry();
+    let is_in_tables = geometry
+        .used_fats()
+        .filter_map(|table| geometry.fat_offset(table))
+        .any(|start| (start..start.saturating_add(geometry.fat_size())).contains(&offset));
+    if is_in_tables {
+        return Ok(false);
+    }
+    let slots = new.as_chunks::<ENTRY_SIZE>().0.iter().zip(current.as_chunks::<ENTRY_SIZE>().0);
+    for (slot, _) in slots.filter(|(slot, before)| slot != before) {
+        let EntrySlot::Entry(entry) = EntrySlot::decode(slot) else { continue };
+        let cluster = entry.first_cluster(geometry.width());
+        if geometry.contains(cluster) && table.link(storage, cluster)? == Link::Free {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Writes blocks in place, neighbours at once.

@@ -252,7 +252,7 @@ impl Sidecar {
         bytes.extend(due.flat_map(|(identity, end)| frame(&LogItem::Removal(identity, end), self.seed)));
         if let Err(errno) = self.grow(access, self.length + bytes.len() as u64) {
             tracing::debug!("attributes of files in a directory are not stored: {errno}");
-            return access.storage.check_writable();
+            return access.storage.check_storable();
         }
         self.clear_torn(access)?;
         access.write(&self.chain, self.length, &bytes)?;

@@ -16,6 +16,20 @@ use super::numbers::cluster_of;
 pub(crate) const SIZE_MAX: u64 = u32::MAX as u64;
 
 impl Inode {
+    /// Does what takes long of a change of attributes, which follows. Called without any lock held.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub(crate) fn prepare_attributes(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
+        let Some(size) = changes.size.filter(|_| self.kind == FileKind::Regular) else { return Ok(()) };
+        {
+            let state = self.read();
+            changes::check(&state.metadata.protection, caller, changes, SIZE_MAX)?;
+            self.check_storable(&state, changes)?;
+        }
+        self.grow_in_parts(size)
+    }
+
     /// Changes attributes, all or none.
     pub(crate) fn change_attributes(
         &self,

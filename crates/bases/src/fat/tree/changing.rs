@@ -1,11 +1,12 @@
 //! Changes: how operations begin that change something, and are repeated when space becomes free.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, Weak};
 
 use vnode::{Errno, Result, Timestamp};
 
 use crate::fat::format::{Entry, EntryAttributes};
+use crate::fat::journal::format::{BLOCK_SIZE, is_journal};
 use crate::fat::journal::{JOURNAL_NAME, Journal};
 use crate::fat::volume::allocation::Near;
 use crate::fat::volume::chain::Chain;
@@ -23,7 +24,7 @@ const CHANGES_MAX: usize = 8192;
 /// Number of synchronizations for which an operation waits that needs another order of writes.
 const ORDER_ATTEMPTS: usize = 100;
 
-/// Number of synchronizations for which an operation waits.
+/// Number of synchronizations for which an operation waits if nothing else is running.
 const WAITS_MAX: usize = 3;
 
 /// Proof that an operation may make changes, which reach the disk together.
@@ -36,6 +37,8 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         let mut pending = self.volume.lock_pending();
         pending.operations = pending.operations.saturating_sub(1);
+        drop(pending);
+        self.volume.timer.note_change();
     }
 }
 
@@ -99,7 +102,8 @@ impl Volume<Inode> {
             let limit = usize::try_from(self.blocks_max.load(Ordering::Acquire)).unwrap_or(usize::MAX).min(CHANGES_MAX);
             let mut pending = self.lock_pending();
             let needed = pending.blocks_max() + BLOCKS_PER_OPERATION * (pending.operations + 1);
-            if needed <= limit || attempt >= WAITS_MAX {
+            // Alone, an operation fits however small the journal is. Beside others it could need a second batch, and would be torn.
+            if needed <= limit || attempt >= WAITS_MAX && pending.operations == 0 {
                 pending.operations += 1;
                 break;
             }
@@ -144,7 +148,10 @@ impl Volume<Inode> {
         Ok(())
     }
 
-    /// Creates the journal, and makes it stable.
+    /// Creates the journal, and makes it stable. A file that has its name is replaced.
+    ///
+    /// # Errors
+    /// `ENOSPC`; `EEXIST` if something that cannot be replaced has its name; `EIO`, `ENOMEM`.
     fn create_journal(&self, sync: &mut SyncState, root: &Inode) -> Result<()> {
         let size = Journal::preferred_size(&self.storage).ok_or(Errno::ENOSPC)?;
         let wanted = self.clusters_of(size);
@@ -170,23 +177,54 @@ impl Volume<Inode> {
         Ok(())
     }
 
+    /// Gives the journal its name. Of two entries with that name, one would be found by chance.
     fn add_journal_entry(&self, root: &Inode, first: u32, size: u64) -> Result<()> {
         let own = EntryAttributes::HIDDEN | EntryAttributes::SYSTEM | EntryAttributes::ARCHIVE;
         let created = self.to_dos(Timestamp::now());
+        let width = self.storage.geometry().width();
         let mut entry = Entry { created, modified: created, ..Entry::new(JOURNAL_NAME, own) };
         entry.modified.hundredths = 0;
         entry.accessed_date = created.date;
-        entry.set_first_cluster(self.storage.geometry().width(), first);
+        entry.set_first_cluster(width, first);
         entry.size = size as u32;
+        // Declared first, so that an inode whose last reference this is is dropped after the lock is released.
+        let visible: Arc<Inode>;
         let mut state = root.write();
         root.load(&mut state)?;
-        if state.contents()?.find(&self.rules.dotted_short(&JOURNAL_NAME)).is_some() {
-            return Err(Errno::EEXIST);
+        let contents = state.contents()?;
+        let existing = contents.find_short(&JOURNAL_NAME, Entry::is_hidden_file);
+        let existing = existing.or_else(|| contents.find(&self.rules.dotted_short(&JOURNAL_NAME)));
+        if let Some((slot, before)) = existing.and_then(|slot| Some((slot, contents.entry(slot)?))) {
+            if before.is_directory() {
+                return Err(Errno::EEXIST);
+            }
+            if root.is_own_file(state.contents()?, slot) {
+                let length_max = if self.is_trusted { u32::MAX } else { self.clusters_of(before.size.into()) };
+                self.free_later(before.first_cluster(width), length_max);
+                state.contents_mut()?.set_entry(slot, |old| *old = entry);
+                root.mark_contents_dirty(&mut state);
+                return Ok(());
+            }
+            // Others see this one, and may have it open. It was the journal before it lost its attributes, or is somebody's file.
+            if !self.is_former_journal(&before) {
+                return Err(Errno::EEXIST);
+            }
+            visible = root.child(&state, slot).map_err(|_| Errno::EEXIST)?;
+            root.detach(&mut state, slot)?;
+            visible.unlink_state(&mut visible.write());
         }
         let prepared = state.contents()?.prepare_short(entry);
         root.make_room(&mut state, &prepared)?;
         state.contents_mut()?.insert(&prepared)?;
         root.mark_contents_dirty(&mut state);
         Ok(())
+    }
+    /// Returns whether a file has the size and the beginning of a journal.
+    fn is_former_journal(&self, entry: &Entry) -> bool {
+        let chain = Mutex::new(Chain::new(entry.first_cluster(self.storage.geometry().width())));
+        let mut block = [0; BLOCK_SIZE];
+        Journal::is_valid_size(entry.size.into())
+            && self.access().read(&chain, 0, &mut block).is_ok()
+            && (block == [0; BLOCK_SIZE] || is_journal(&block))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use vnode::profile::{self, Part};
 use vnode::{
@@ -30,6 +30,8 @@ pub(crate) struct FatFile {
     number: u64,
     /// This open file has reserved clusters.
     reservations: AtomicUsize,
+    /// Number of failed synchronizations that this open file has reported, or that precede it.
+    reported: AtomicU64,
     /// What is read in blocks.
     block: BlockBuffer,
 }
@@ -157,7 +159,8 @@ impl Inode {
 impl FatFile {
     fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open_number();
-        Self { inode, flags, number, reservations: AtomicUsize::new(0), block: BlockBuffer::default() }
+        let reported = AtomicU64::new(inode.volume.failed_syncs.load(Ordering::Acquire));
+        Self { inode, flags, number, reservations: AtomicUsize::new(0), reported, block: BlockBuffer::default() }
     }
 
     fn require_writable(&self) -> Result<()> {
@@ -166,7 +169,11 @@ impl FatFile {
 
     /// Makes a change stable if the file was opened for that.
     fn complete(&self) -> Result<()> {
-        if self.flags.synchronizes() { self.inode.volume.synchronize() } else { Ok(()) }
+        if self.flags.synchronizes() { self.synchronize() } else { Ok(()) }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.inode.volume.synchronize_and_report(&self.reported)
     }
 }
 
@@ -201,6 +208,7 @@ impl OpenFile for FatFile {
         }
         let offset = (!self.flags.appends()).then_some(offset);
         let inode = &self.inode;
+        inode.grow_in_parts(offset.filter(|&offset| offset < SIZE_MAX).unwrap_or(0))?;
         let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, offset, data))?;
         if written < data.len() && start + (written as u64) < SIZE_MAX && inode.volume.can_retry(Errno::ENOSPC) {
             inode.volume.synchronize()?;
@@ -221,6 +229,7 @@ impl OpenFile for FatFile {
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
+        self.inode.grow_in_parts(size)?;
         self.inode.volume.change(|change| {
             let mut state = self.inode.write_for_data(change)?;
             self.inode.resize(&mut state, size)?;
@@ -240,7 +249,7 @@ impl OpenFile for FatFile {
     }
 
     fn fsync(&self, _caller: &Caller, _data_only: bool) -> Result<()> {
-        self.inode.volume.synchronize()
+        self.synchronize()
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
@@ -255,13 +264,14 @@ impl OpenFile for FatFile {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        let size_before = self.inode.read().size;
+        if !keeps_size {
+            self.inode.grow_in_parts(end)?;
+        }
         self.inode.volume.change(|change| {
             let mut state = self.inode.write_for_data(change)?;
             if self.inode.allocate(&state, end)? < end {
                 return Err(Errno::ENOSPC);
-            }
-            if zeroes {
-                self.inode.volume.access().zero(&self.inode.chain, offset, end.min(state.size))?;
             }
             if end > state.size && keeps_size {
                 state.reserved_clusters = state.reserved_clusters.max(self.inode.volume.clusters_of(end));
@@ -272,6 +282,9 @@ impl OpenFile for FatFile {
             self.inode.data_changed(&mut state, caller);
             Ok(())
         })?;
+        if zeroes {
+            self.inode.zero_in_parts(offset, end.min(size_before))?;
+        }
         self.complete()
     }
 

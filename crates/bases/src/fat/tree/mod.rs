@@ -24,9 +24,11 @@ pub(crate) mod resolve;
 pub(crate) mod snapshot;
 pub(crate) mod stamps;
 pub(crate) mod statistics;
+pub(crate) mod sync_timer;
 pub(crate) mod synchronize;
 pub(crate) mod volume;
 pub(crate) mod xattrs;
+pub(crate) mod zeros;
 
 /// Name of this base in a stack.
 pub(crate) const KIND: &str = "fat";

@@ -40,6 +40,7 @@ impl Vnode for Inode {
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        self.prepare_attributes(caller, changes)?;
         self.volume.change(|change| self.change_attributes(change, caller, changes))?;
         Ok(self.attributes())
     }

@@ -3,7 +3,7 @@
 //! Data and the table are stable before entries refer to them; all changed blocks of directories become stable together, through the
 //! journal if there are several; and clusters that entries no longer refer to are free only after that.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
 use vnode::{Errno, Result};
@@ -39,10 +39,26 @@ impl Volume<Inode> {
         if self.storage.has_failed() {
             return Err(Errno::EIO);
         }
-        if sync.has_ended || self.syncs_begun.load(Ordering::Acquire) > begun {
+        if sync.has_ended {
             return Ok(());
         }
+        if self.syncs_begun.load(Ordering::Acquire) > begun {
+            // One that began after the call had everything, whether it succeeded or not.
+            return sync.last_result;
+        }
         self.run(&mut sync)
+    }
+
+    /// Makes stable whatever was changed before the call, and reports what no later synchronization brings back: data that a failed one
+    /// has lost. `reported` is the number of failed ones that the caller knows of.
+    ///
+    /// # Errors
+    /// As [`Volume::synchronize`]; `EIO` if one failed since the last report.
+    pub(crate) fn synchronize_and_report(&self, reported: &AtomicU64) -> Result<()> {
+        let result = self.synchronize();
+        let failed = self.failed_syncs.load(Ordering::Acquire);
+        let is_new = reported.swap(failed, Ordering::AcqRel) < failed;
+        result.and(if is_new { Err(Errno::EIO) } else { Ok(()) })
     }
 
     /// Returns whether a synchronization would change the disk.
@@ -60,6 +76,8 @@ impl Volume<Inode> {
             return Ok(());
         }
         self.is_ending.store(true, Ordering::Release);
+        // What is running is completed and stored; what begins later is refused.
+        drop(self.close_barrier());
         let result = match () {
             () if self.storage.is_read_only() => Ok(()),
             () if self.storage.has_failed() => Err(Errno::EIO),
@@ -89,8 +107,7 @@ impl Volume<Inode> {
             state::mark(&self.storage, clusters.table(), is_dirty)?;
             clusters.table().take_changes().0
         };
-        self.write_table(sync, &changes, (true, false))?;
-        self.storage.flush()?;
+        self.store_table(sync, &changes, (true, false))?;
         sync.is_marked = is_dirty;
         Ok(())
     }
@@ -101,6 +118,15 @@ impl Volume<Inode> {
     /// `EIO`, after which the volume is read-only.
     pub(crate) fn run(&self, sync: &mut SyncState) -> Result<()> {
         self.syncs_begun.fetch_add(1, Ordering::AcqRel);
+        sync.last_result = self.write_changes(sync);
+        if sync.last_result.is_err() {
+            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
+        }
+        sync.last_result
+    }
+
+    /// Collects the changes, writes them, and frees what nothing refers to after that.
+    fn write_changes(&self, sync: &mut SyncState) -> Result<()> {
         let snapshot = {
             let _barrier = self.close_barrier();
             self.snapshot().map_err(|errno| self.storage.fail("changes could not be collected", errno))?
@@ -122,12 +148,10 @@ impl Volume<Inode> {
         let storage = &self.storage;
         let is_mirrored = self.options.mirror == MirrorMode::Always;
         let (early, late) = growth::split(storage.geometry().width(), &snapshot.table, &snapshot.grown);
-        self.write_table(sync, &early, (is_mirrored, snapshot.has_split_entry))?;
-        storage.flush()?;
+        self.store_table(sync, &early, (is_mirrored, snapshot.has_split_entry))?;
         if !late.is_empty() {
             // A new cluster of a directory, which nothing but its link makes a part of it, is zero and not free on the disk.
-            self.write_table(sync, &late, (is_mirrored, snapshot.has_split_entry))?;
-            storage.flush()?;
+            self.store_table(sync, &late, (is_mirrored, snapshot.has_split_entry))?;
         }
         match (&snapshot.blocks[..], &mut sync.journal) {
             ([], _) => Ok(()),
@@ -157,8 +181,9 @@ impl Volume<Inode> {
         Ok(())
     }
 
-    /// Writes changed blocks of the table to the first copy, and if `is_mirrored` to the others.
-    fn write_table(
+    /// Writes changed blocks of the table to the first copy, and if `is_mirrored` to the others, and makes them stable together with all
+    /// writes before. Only then do they count as written: what a failed flush has lost is written again.
+    fn store_table(
         &self,
         sync: &mut SyncState,
         blocks: &[ChangedBlock],
@@ -180,6 +205,7 @@ impl Volume<Inode> {
                 _ => write_in_place(&self.storage, &writes)?,
             }
         }
+        self.storage.flush()?;
         self.lock_clusters().table().written(blocks, is_mirrored);
         Ok(())
     }
@@ -252,7 +278,8 @@ impl Volume<Inode> {
         for table in self.storage.geometry().used_fats().skip(1) {
             write_in_place(&self.storage, &self.table_writes(table, &blocks)?)?;
         }
+        self.storage.flush()?;
         self.lock_clusters().table().written(&blocks, true);
-        self.storage.flush()
+        Ok(())
     }
 }

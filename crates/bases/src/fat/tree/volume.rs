@@ -19,6 +19,7 @@ use super::metadata::Metadata;
 use super::numbers::{Numbers, cluster_of};
 use super::pending::{FreedChain, Pending};
 use super::stamps::Stamps;
+use super::sync_timer::SyncTimer;
 
 /// Size up to which records of a directory are read in any case, in bytes.
 const LOG_MIN: u64 = 4 << 20;
@@ -35,6 +36,8 @@ pub(crate) struct SyncState {
     pub(crate) is_marked: bool,
     /// The volume is no longer mounted.
     pub(crate) has_ended: bool,
+    /// Result of the last synchronization.
+    pub(crate) last_result: Result<()>,
 }
 
 /// What inodes of type `I` on one volume share.
@@ -63,6 +66,8 @@ pub(crate) struct Volume<I> {
     pub(crate) synchronization: Mutex<SyncState>,
     /// Number of synchronizations that have begun.
     pub(crate) syncs_begun: AtomicU64,
+    /// Number of synchronizations that have failed.
+    pub(crate) failed_syncs: AtomicU64,
     /// The root directory, once it exists.
     pub(crate) root: OnceLock<Weak<I>>,
     /// The directory of objects with several names, once there is one.
@@ -73,6 +78,8 @@ pub(crate) struct Volume<I> {
     pub(crate) is_prepared: AtomicBool,
     /// No change is accepted any more.
     pub(crate) is_ending: AtomicBool,
+    /// When changes are brought to the disk.
+    pub(crate) timer: Arc<SyncTimer>,
     /// Called before the first change.
     pub(crate) first_change: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Reading updates access times: of files, of directories.
@@ -106,14 +113,23 @@ pub(crate) struct NewVolume {
     pub(crate) serial: u32,
     pub(crate) has_sidecars: bool,
     pub(crate) entry_metadata: EntryMetadata,
+    pub(crate) journal: OpenJournal,
+}
+
+/// The journal with which a volume is mounted.
+#[derive(Debug)]
+pub(crate) struct OpenJournal {
+    /// Absent if the volume has none that can be used.
     pub(crate) journal: Option<Journal>,
+    /// One is created if it is absent.
+    pub(crate) is_wanted: bool,
 }
 
 impl<I> Volume<I> {
     /// Returns a volume without inodes.
     pub(crate) fn new(storage: Storage, new: NewVolume) -> Self {
         let page = CodePage::by_number(new.options.code_page).unwrap_or_default();
-        let capacity = new.journal.as_ref().map_or(u64::MAX, |journal| journal.capacity() as u64);
+        let capacity = new.journal.journal.as_ref().map_or(u64::MAX, |journal| journal.capacity() as u64);
         Self {
             rules: NameRules { page, translation: new.options.translation },
             has_sidecars: new.has_sidecars,
@@ -122,10 +138,11 @@ impl<I> Volume<I> {
             serial: new.serial,
             clusters: Mutex::new(new.clusters),
             synchronization: Mutex::new(SyncState {
-                journal: new.journal,
-                wants_journal: new.options.journal,
+                wants_journal: new.journal.is_wanted,
+                journal: new.journal.journal,
                 is_marked: false,
                 has_ended: false,
+                last_result: Ok(()),
             }),
             options: new.options,
             stamps: Stamps::default(),
@@ -135,11 +152,13 @@ impl<I> Volume<I> {
             loaded: Mutex::default(),
             loaded_bytes: AtomicU64::new(0),
             syncs_begun: AtomicU64::new(0),
+            failed_syncs: AtomicU64::new(0),
             root: OnceLock::new(),
             store: Mutex::default(),
             store_number: AtomicU64::new(0),
             is_prepared: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
+            timer: Arc::default(),
             first_change: Mutex::default(),
             updates_access_times: [AtomicBool::new(true), AtomicBool::new(true)],
             numbers: Mutex::default(),

@@ -180,6 +180,26 @@ pub(crate) fn free_chain(clusters: &mut Clusters, storage: &Storage, first: u32,
     Ok(())
 }
 
+/// Returns the runs of the first `count` clusters of a chain, as far as it can be followed, and looks at no others: what is wrong with the
+/// chain is left to a check.
+///
+/// # Errors
+/// `EIO` for a table that cannot be read; `ENOMEM`.
+pub(crate) fn leading_runs(table: &mut Table, storage: &Storage, first: u32, count: u32) -> Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    let mut next = Some(first);
+    for _ in 0..count {
+        let Some(cluster) = next.filter(|&cluster| storage.geometry().contains(cluster)) else { break };
+        let link = table.link(storage, cluster)?;
+        if matches!(link, Link::Free | Link::Bad) {
+            break;
+        }
+        Run::push(&mut runs, cluster);
+        next = if let Link::Next(next) = link { Some(next) } else { None };
+    }
+    Ok(runs)
+}
+
 /// Returns the runs of a chain of at most `length_max` clusters. A chain that ends with a free or invalid link ends there.
 fn follow(table: &mut Table, storage: &Storage, first: u32, length_max: u32) -> Result<Vec<Run>> {
     let mut runs = Vec::new();

@@ -4,6 +4,7 @@ pub(crate) mod allocation;
 pub(crate) mod chain;
 pub(crate) mod data;
 pub(crate) mod growth;
+pub(crate) mod overlay;
 pub(crate) mod pages;
 pub(crate) mod positions;
 pub(crate) mod run;

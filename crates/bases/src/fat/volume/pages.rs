@@ -1,6 +1,6 @@
 //! Pages of the file allocation table in memory: read on demand, and forgotten when there are too many.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use vnode::{Result, zeros};
 
@@ -38,13 +38,15 @@ pub(crate) struct Pages {
     pages: HashMap<u32, Page>,
     pages_max: usize,
     clock: u64,
+    /// Offsets of blocks that the other copies of the table lack.
+    unmirrored: BTreeSet<u64>,
 }
 
 impl Pages {
     /// Returns an empty set of pages, which takes about `memory` bytes unless more pages have changed.
     pub(crate) fn new(memory: u64) -> Self {
         let pages_max = usize::try_from(memory).unwrap_or(usize::MAX) / PAGE_SIZE;
-        Self { pages: HashMap::new(), pages_max: pages_max.max(PAGES_MIN), clock: 0 }
+        Self { pages: HashMap::new(), pages_max: pages_max.max(PAGES_MIN), clock: 0, unmirrored: BTreeSet::new() }
     }
 
     /// Returns the bytes of a page, which are zero after the end of the table.
@@ -102,8 +104,29 @@ impl Pages {
         blocks
     }
 
-    /// Notes that a block is on the disk as it was copied; one that has changed since stays changed.
-    pub(crate) fn set_clean(&mut self, block: &ChangedBlock) {
+    /// Returns the offsets of the blocks that the other copies of the table lack.
+    pub(crate) fn unmirrored(&self) -> Vec<u64> {
+        self.unmirrored.iter().copied().collect()
+    }
+
+    /// Reads a page from the first copy of the table that can be read and has all of it.
+    ///
+    /// # Errors
+    /// As [`Pages::get`].
+    pub(crate) fn read(&self, storage: &Storage, number: u32) -> Result<Vec<u8>> {
+        let start = u64::from(number) * PAGE_SIZE as u64;
+        let is_mirrored = self.unmirrored.range(start..start + PAGE_SIZE as u64).next().is_none();
+        read_page(storage, number, is_mirrored)
+    }
+
+    /// Notes that a block is on the disk as it was copied, in all copies of the table or only in the first; one that has changed since
+    /// stays changed.
+    pub(crate) fn set_clean(&mut self, block: &ChangedBlock, is_mirrored: bool) {
+        if is_mirrored {
+            self.unmirrored.remove(&block.offset);
+        } else {
+            self.unmirrored.insert(block.offset);
+        }
         let number = (block.offset / PAGE_SIZE as u64) as u32;
         let start = (block.offset % PAGE_SIZE as u64) as usize;
         if let Some(page) = self.pages.get_mut(&number)
@@ -119,7 +142,7 @@ impl Pages {
             if self.pages.len() >= self.pages_max {
                 self.forget_unused();
             }
-            let bytes = read_page(storage, number)?.into_boxed_slice();
+            let bytes = self.read(storage, number)?.into_boxed_slice();
             self.pages.insert(number, Page { bytes, dirty: 0, used: 0 });
         }
         let used = self.clock;
@@ -140,8 +163,8 @@ impl Pages {
     }
 }
 
-/// Reads a page from the first copy of the table that can be read.
-pub(crate) fn read_page(storage: &Storage, number: u32) -> Result<Vec<u8>> {
+/// Reads a page from the first copy of the table that can be read, or from the first copy unless the others have the same.
+fn read_page(storage: &Storage, number: u32, is_mirrored: bool) -> Result<Vec<u8>> {
     let geometry = storage.geometry();
     let mut bytes = zeros(PAGE_SIZE)?;
     let start = u64::from(number) * PAGE_SIZE as u64;
@@ -150,7 +173,7 @@ pub(crate) fn read_page(storage: &Storage, number: u32) -> Result<Vec<u8>> {
     for table in geometry.used_fats() {
         let Some(offset) = geometry.fat_offset(table) else { continue };
         result = storage.read(offset + start, &mut bytes[..length]);
-        if result.is_ok() {
+        if result.is_ok() || !is_mirrored {
             break;
         }
     }

@@ -1,13 +1,17 @@
 //! Storage: the device of a volume, which becomes read-only at the first error of a write.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vnode::{Errno, Result};
 
 use crate::device::DeviceRef;
 use crate::fat::format::Geometry;
+use crate::fat::journal::format::BLOCK_SIZE;
 use crate::fat::options::{ErrorPolicy, Options};
+
+use super::overlay::OverlaidDevice;
 
 /// A device with the geometry of the file system on it.
 pub(crate) struct Storage {
@@ -22,22 +26,39 @@ pub(crate) struct Storage {
     /// Something is wrong on the disk, or could not be written.
     is_damaged: AtomicBool,
     has_ended: AtomicBool,
-    /// Something was written since the last flush.
-    is_unflushed: AtomicBool,
+    /// Number of writes that have ended, successful or not.
+    writes: AtomicU64,
+    /// Number of writes that had ended when the last successful flush began.
+    flushed_writes: AtomicU64,
 }
 
 impl Storage {
     /// Returns the storage of a file system on a device.
     pub(crate) fn new(device: DeviceRef, geometry: Geometry, title: String, options: &Options) -> Self {
         let is_read_only = options.read_only || device.is_read_only();
-        let (has_failed, is_damaged, has_ended, is_unflushed) = Default::default();
-        let errors = options.errors;
-        Self { device, geometry, title, is_read_only, errors, has_failed, is_damaged, has_ended, is_unflushed }
+        Self {
+            device,
+            geometry,
+            title,
+            is_read_only,
+            errors: options.errors,
+            has_failed: AtomicBool::default(),
+            is_damaged: AtomicBool::default(),
+            has_ended: AtomicBool::default(),
+            writes: AtomicU64::default(),
+            flushed_writes: AtomicU64::default(),
+        }
     }
 
     /// Returns the device.
     pub(crate) fn device(&self) -> &DeviceRef {
         &self.device
+    }
+
+    /// Refuses all writes from here on, and shows these blocks, by offset, with these contents.
+    pub(crate) fn overlay(&mut self, blocks: impl IntoIterator<Item = (u64, [u8; BLOCK_SIZE])>) {
+        self.set_read_only();
+        self.device = Arc::new(OverlaidDevice::new(self.device.clone(), blocks));
     }
 
     /// Refuses all writes from here on, as on a read-only device.
@@ -85,7 +106,10 @@ impl Storage {
     }
 
     /// Checks that changes can be stored, also those that were made before damage was found.
-    fn check_storable(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `EROFS`.
+    pub(crate) fn check_storable(&self) -> Result<()> {
         let is_writable = !self.is_read_only && !self.has_failed() && !self.has_ended.load(Ordering::Acquire);
         if is_writable { Ok(()) } else { Err(Errno::EROFS) }
     }
@@ -106,12 +130,15 @@ impl Storage {
     /// Writes data of a file at `offset`.
     ///
     /// # Errors
-    /// `EROFS`; `ENOSPC` of the file system that holds an image; `EIO`, after which the volume is read-only.
+    /// `EROFS`; `ENOSPC` of the file system that holds an image; `EIO`, after which only changes that were made before are stored.
     pub(crate) fn write_data(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_storable()?;
-        self.is_unflushed.store(true, Ordering::Release);
-        match self.device.write_at(offset, data) {
-            Err(errno) if errno != Errno::ENOSPC => Err(self.fail("a write of data failed", errno)),
+        match self.put(offset, data) {
+            // Nothing that describes files is wrong on the disk, or will be: what is complete can be stored.
+            Err(errno) if errno != Errno::ENOSPC => {
+                self.report(format_args!("a write of data failed ({errno})"));
+                Err(Errno::EIO)
+            }
             result => result,
         }
     }
@@ -122,11 +149,18 @@ impl Storage {
     /// `EROFS`; `EIO`, after which the volume is read-only.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_storable()?;
-        self.is_unflushed.store(true, Ordering::Release);
-        self.device.write_at(offset, data).map_err(|errno| self.fail("a write failed", errno))
+        self.put(offset, data).map_err(|errno| self.fail("a write failed", errno))
     }
 
-    /// Makes all completed writes stable, if there were any.
+    /// Writes, and counts the write once it has ended: only a flush that begins afterwards makes it stable. A write that failed may have
+    /// changed a part of its range.
+    fn put(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let result = self.device.write_at(offset, data);
+        self.writes.fetch_add(1, Ordering::AcqRel);
+        result
+    }
+
+    /// Makes all completed writes stable, if there were any since the last flush.
     ///
     /// # Errors
     /// `EIO`, after which the volume is read-only.
@@ -137,10 +171,13 @@ impl Storage {
         if self.has_failed() {
             return Err(Errno::EIO);
         }
-        if !self.is_unflushed.swap(false, Ordering::AcqRel) {
+        let writes = self.writes.load(Ordering::Acquire);
+        if self.flushed_writes.load(Ordering::Acquire) >= writes {
             return Ok(());
         }
-        self.device.flush().map_err(|errno| self.fail("writes could not be made stable", errno))
+        self.device.flush().map_err(|errno| self.fail("writes could not be made stable", errno))?;
+        self.flushed_writes.fetch_max(writes, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Makes the volume read-only unless the options have it otherwise, and says so once. Returns the error of the operation that
@@ -178,5 +215,95 @@ impl Storage {
     /// Returns what to do about a damaged volume.
     pub(crate) fn remedy(&self) -> String {
         format!("unmount it and run: plyfs fat fsck '{}'", self.title.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::device::{Device, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
+    use crate::fat::format::{BOOT_SECTOR_SIZE, BootSector};
+
+    /// A device whose writes wait twice, so that a test decides what happens meanwhile.
+    struct SlowDevice {
+        device: FaultyDevice,
+        steps: Barrier,
+    }
+
+    impl Device for SlowDevice {
+        fn size(&self) -> u64 {
+            self.device.size()
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            self.device.read_at(offset, buffer)
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+            self.steps.wait();
+            self.steps.wait();
+            self.device.write_at(offset, data)
+        }
+
+        fn flush(&self) -> Result<()> {
+            self.device.flush()
+        }
+    }
+
+    /// Returns the storage of an empty floppy disk.
+    fn floppy(device: DeviceRef, errors: ErrorPolicy) -> Storage {
+        let boot = BootSector {
+            bytes_per_sector: 512,
+            sectors_per_cluster: 1,
+            reserved_sectors: 1,
+            fats: 2,
+            root_entries: 224,
+            total_sectors: 2880,
+            media: 0xF0,
+            fat_sectors: 9,
+            extended: None,
+            ..BootSector::decode(&[0; BOOT_SECTOR_SIZE])
+        };
+        let geometry = Geometry::new(&boot, device.size()).unwrap();
+        Storage::new(device, geometry, "test".to_owned(), &Options { errors, ..Options::default() })
+    }
+
+    fn device() -> FaultyDevice {
+        FaultyDevice::new(Arc::new(MemoryDevice::new(2880 * 512)))
+    }
+
+    #[test]
+    fn a_write_that_ends_after_a_flush_is_flushed_by_the_next_one() {
+        let slow = Arc::new(SlowDevice { device: device(), steps: Barrier::new(2) });
+        let storage = floppy(slow.clone(), ErrorPolicy::RemountReadOnly);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| storage.write_data(100_000, &[1; 512]));
+            slow.steps.wait();
+            storage.flush().unwrap();
+            slow.steps.wait();
+            writer.join().unwrap().unwrap();
+        });
+        let flushes = slow.device.counts().flushes;
+        storage.flush().unwrap();
+        assert_eq!(slow.device.counts().flushes, flushes + 1);
+        storage.flush().unwrap();
+        assert_eq!(slow.device.counts().flushes, flushes + 1, "there is nothing to flush");
+    }
+
+    #[test]
+    fn writes_stay_unflushed_after_an_error() {
+        let faulty = Arc::new(device());
+        let storage = floppy(faulty.clone(), ErrorPolicy::Continue);
+        storage.write(0, &[1; 512]).unwrap();
+        faulty.add(Fault::of([Operation::Flush], Effect::Error(Errno::EIO)).times(1));
+        assert_eq!(storage.flush(), Err(Errno::EIO));
+        storage.flush().unwrap();
+        assert_eq!(faulty.counts().flushes, 2);
+        faulty.add(Fault::of([Operation::Write], Effect::Torn(100)).times(1));
+        assert_eq!(storage.write(0, &[2; 512]), Err(Errno::EIO));
+        storage.flush().unwrap();
+        assert_eq!(faulty.counts().flushes, 3, "a part of the failed write may be on the disk");
     }
 }

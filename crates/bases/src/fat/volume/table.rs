@@ -1,13 +1,12 @@
 //! The file allocation table: links between clusters, in memory and on the disk.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use vnode::{Errno, Result};
 
 use crate::fat::format::{FatWidth, Link, VolumeFlags, entry_length, entry_offset, read_entry, write_entry};
 
-use super::pages::{BLOCK_SIZE, ChangedBlock, PAGE_SIZE, Pages, read_page};
+use super::pages::{BLOCK_SIZE, ChangedBlock, PAGE_SIZE, Pages};
 use super::storage::Storage;
 
 /// The table of a volume. What it says is right for the objects in memory; the disk follows at each synchronization.
@@ -19,20 +18,12 @@ pub(crate) struct Table {
     lowest_free: u32,
     /// An entry was changed that crosses the end of a block.
     has_split_entry: bool,
-    /// Blocks that the other copies of the table lack.
-    unmirrored: BTreeSet<u64>,
 }
 
 impl Table {
     /// Returns the table of a volume, which takes about `memory` bytes.
     pub(crate) fn new(memory: u64) -> Self {
-        Self {
-            pages: Pages::new(memory),
-            free: None,
-            lowest_free: 0,
-            has_split_entry: false,
-            unmirrored: BTreeSet::new(),
-        }
+        Self { pages: Pages::new(memory), free: None, lowest_free: 0, has_split_entry: false }
     }
 
     /// Returns the link of a cluster.
@@ -124,7 +115,7 @@ impl Table {
             let bytes = match self.pages.cached(number) {
                 Some(bytes) => bytes,
                 None => {
-                    read = read_page(storage, number)?;
+                    read = self.pages.read(storage, number)?;
                     &read
                 }
             };
@@ -207,12 +198,7 @@ impl Table {
     /// Notes that these blocks are on the disk, in all copies of the table or only in the first.
     pub(crate) fn written(&mut self, blocks: &[ChangedBlock], is_mirrored: bool) {
         for block in blocks {
-            self.pages.set_clean(block);
-            if is_mirrored {
-                self.unmirrored.remove(&block.offset);
-            } else {
-                self.unmirrored.insert(block.offset);
-            }
+            self.pages.set_clean(block, is_mirrored);
         }
     }
 
@@ -221,7 +207,7 @@ impl Table {
     /// # Errors
     /// `EIO`, `ENOMEM`.
     pub(crate) fn unmirrored_blocks(&mut self, storage: &Storage) -> Result<Vec<ChangedBlock>> {
-        let offsets: Vec<u64> = self.unmirrored.iter().copied().collect();
+        let offsets = self.pages.unmirrored();
         let block = |offset: u64| {
             let number = (offset / PAGE_SIZE as u64) as u32;
             let start = (offset % PAGE_SIZE as u64) as usize;

@@ -31,8 +31,8 @@ struct Comparison {
     differing: u32,
     /// Number of sectors of each table that cannot be read.
     unreadable: Vec<(u8, u32)>,
-    /// Number of faults of each table in sectors that differ.
-    faults: BTreeMap<u8, u64>,
+    /// Number of sectors that differ in which a table has more faults than another one, for each table.
+    worse: BTreeMap<u8, u32>,
 }
 
 impl Checker<'_> {
@@ -131,11 +131,13 @@ impl Checker<'_> {
 }
 
 impl Comparison {
-    /// Chooses, where several tables have as few faults in a sector, the one with the fewest in all.
+    /// Chooses, where several tables have as few faults in a sector, the first one: the others may have been written only at the end of
+    /// use. One that is worse in most of the sectors that differ is garbage, and comes last.
     fn break_ties(&mut self) {
         for difference in &mut self.differences {
-            let tied = self.faults.iter().filter(|(table, _)| difference.tied >> (**table).min(15) & 1 != 0);
-            if let Some((&table, _)) = tied.min_by_key(|(_, count)| **count) {
+            let tied = self.worse.iter().filter(|(table, _)| difference.tied >> (**table).min(15) & 1 != 0);
+            let rank = |(_, worse): &(&u8, &u32)| if **worse > self.differing / 2 { **worse } else { 0 };
+            if let Some((&table, _)) = tied.min_by_key(rank) {
                 difference.source = table;
             }
         }
@@ -165,10 +167,10 @@ fn compare_sector(
     }
     let counted: Vec<(u8, u32)> =
         readable().map(|(table, bytes)| (table, faults(geometry, media, sector, bytes))).collect();
-    for &(table, count) in counted.iter().filter(|_| differs) {
-        *comparison.faults.entry(table).or_default() += u64::from(count);
-    }
     let Some(&(source, least)) = counted.iter().min_by_key(|(_, count)| *count) else { return };
+    for &(table, count) in counted.iter().filter(|_| differs) {
+        *comparison.worse.entry(table).or_default() += u32::from(count > least);
+    }
     let tables = counted.iter().filter(|(table, count)| *count == least && u32::from(*table) < u16::BITS);
     let tied = tables.fold(0, |tied, (table, _)| tied | 1 << table);
     comparison.differences.push(Difference { sector, source, tied });
