@@ -1,6 +1,7 @@
 //! Tests of mounted FAT volumes: behaviour, agreement with a model, conformance, and what power failures leave.
 
 mod basics;
+mod chains;
 mod conformance;
 mod crash;
 mod image;

@@ -104,12 +104,14 @@ impl Chain {
         Ok(length)
     }
 
-    /// Cuts the chain to `length` clusters, and frees the rest.
+    /// Cuts the chain to `length` clusters, and frees the rest. Of a chain whose length is not known, nothing says that the rest belongs
+    /// to it: it is cut off as [`Chain::settle`] does.
     ///
     /// # Errors
     /// `EIO`, `ENOMEM`.
     pub(crate) fn cut(&mut self, clusters: &mut Clusters, storage: &Storage, length: u32) -> Result<()> {
-        if self.length.is_some_and(|known| known <= length) {
+        let Some(known) = self.length else { return self.settle_at_most(clusters, storage, length) };
+        if known <= length {
             return Ok(());
         }
         let rest = match length.checked_sub(1) {
@@ -126,9 +128,19 @@ impl Chain {
         self.positions.truncate(length);
         self.length = Some(length);
         match rest {
-            Some(rest) => free_chain(clusters, storage, rest, u32::MAX),
+            Some(rest) => free_chain(clusters, storage, rest, known - length),
             None => Ok(()),
         }
+    }
+
+    /// Settles a chain that holds data in its first `length` clusters, unless it is shorter.
+    fn settle_at_most(&mut self, clusters: &mut Clusters, storage: &Storage, length: u32) -> Result<()> {
+        if let Some(last) = length.checked_sub(1)
+            && self.positions.find(clusters.table(), storage, last, 1)?.is_none()
+        {
+            return Ok(());
+        }
+        self.settle(clusters, storage, length).map(drop)
     }
 
     /// Determines the length of a chain whose first `used` clusters hold data. What follows them on the disk is cut off, since
