@@ -11,6 +11,7 @@ mod kept;
 mod model;
 #[path = "../model/operation.rs"]
 mod operation;
+mod saved;
 #[path = "../model/side.rs"]
 mod side;
 mod stress;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::fat::format::upcased;
+use crate::fat::format::{is_saved_name, upcased};
 
 use super::record::{Identity, LogItem, Record};
 
@@ -40,7 +40,11 @@ pub(crate) fn match_records(items: Vec<(u64, LogItem)>, entries: &[(u32, Identit
     matched.own = own.map(|candidate| candidate.record);
     let mut unmatched = Vec::new();
     for (slot, identity) in entries {
-        match candidates.remove(&upcased(&identity.name)).and_then(|named| best(named, identity)) {
+        // What a check saves begins with a name that others may have had before it.
+        let is_sure =
+            |candidate: &Candidate| !is_saved_name(&identity.name) || origin(&candidate.identity) == origin(identity);
+        let named = candidates.remove(&upcased(&identity.name));
+        match named.and_then(|named| best(named, identity)).filter(is_sure) {
             Some(candidate) => drop(matched.by_slot.insert(*slot, candidate.record_of(identity))),
             None => unmatched.push((*slot, identity)),
         }
@@ -202,6 +206,13 @@ mod tests {
             identity("created since", 3, 7),
         ];
         assert_eq!(owners(items, &entries), (vec![Some(1), Some(2), Some(4), None, None], 4));
+    }
+
+    #[test]
+    fn what_a_check_saved_has_no_record_of_an_earlier_object() {
+        let items = vec![attributes(identity("FSCK0000.REC", 0, 5), 1), attributes(identity("FSCK0001.REC", 0, 6), 2)];
+        let entries = [identity("FSCK0000.REC", 0, 7), identity("FSCK0001.REC", 0, 6)];
+        assert_eq!(owners(items, &entries).0, [None, Some(2)]);
     }
 
     #[test]

@@ -164,7 +164,14 @@ impl Inode {
         let mut metadata = {
             let sidecar = self.lock_sidecar();
             let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(owner));
-            Metadata::of_entry(&entry, record, self.volume.coding())
+            let mut metadata = Metadata::of_entry(&entry, record, self.volume.coding());
+            if self.volume.has_metadata()
+                && entry.name.is_saved()
+                && !Metadata::has_own(&entry, record, &self.volume.entry_metadata)
+            {
+                metadata.restrict(&self.volume.options);
+            }
+            metadata
         };
         if inline::has_device_data(metadata.protection.kind) && self.volume.entry_metadata.device_size() != 0 {
             let mut data = [0; inline::DEVICE_SIZE];
