@@ -96,6 +96,38 @@ fn what_will_be_freed_is_free() {
 }
 
 #[test]
+fn a_directory_on_a_full_volume_has_another_number_than_an_unnamed_file() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    put(&root, "first", b"").unwrap();
+    let unnamed = root.tmpfile(&superuser(), &Creation { mode: 0o644, flags: OpenFlags::READ_WRITE }).unwrap();
+    let filler = put(&root, "filler", b"").unwrap();
+    let statistics = root.statfs(&superuser()).unwrap();
+    let cluster_size = 2048;
+    assert_eq!(statistics.block_size, cluster_size);
+    let open = filler.open(&superuser(), OpenFlags::READ_WRITE).unwrap();
+    let length = (statistics.blocks_free - 1) * u64::from(cluster_size);
+    open.allocate(&superuser(), AllocateMode::ALLOCATE, 0, length).unwrap();
+    let directory = root.mkdir(&superuser(), name("Z"), 0o755).unwrap();
+    assert_ne!(directory.attributes.ino, unnamed.entry.attributes.ino);
+    drop((open, filler));
+    root.unlink(&superuser(), name("filler")).unwrap();
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    unnamed.file.write_at(&superuser(), 0, &[7; 5000]).unwrap();
+    root.link(&superuser(), &unnamed.entry.vnode, name("linked")).unwrap();
+    put(&directory.vnode, "below", b"8").unwrap();
+    file_system.sync().unwrap();
+    drop((unnamed, directory));
+    assert!(get(&root, "linked").unwrap() == [7; 5000]);
+    assert_eq!(get(&root, "Z/below").unwrap(), b"8");
+    drop(root);
+    drop(file_system);
+    image::check(&device);
+}
+
+#[test]
 fn short_names_are_translated() {
     let Some(device) = device() else { return };
     let file_system = image::mount(&device, without_sidecars());
