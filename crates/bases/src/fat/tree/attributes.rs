@@ -88,7 +88,10 @@ impl Inode {
             self.volume.access().zero(&self.chain, state.size, size)?;
         } else if size < state.size {
             let used = self.volume.clusters_of(state.size);
-            self.lock_chain().settle(&mut self.volume.lock_clusters(), &self.volume.storage, used)?;
+            let mut chain = self.lock_chain();
+            self.volume.access().approach(&mut chain, used.saturating_sub(1))?;
+            chain.settle(&mut self.volume.lock_clusters(), &self.volume.storage, used)?;
+            drop(chain);
             self.mark_truncated();
         }
         state.size = size;
@@ -106,9 +109,10 @@ impl Inode {
             return Ok(size);
         }
         let first = first_near(self.number);
-        let extended =
-            self.lock_chain().extend(&mut self.volume.lock_clusters(), &self.volume.storage, (used, wanted), first);
-        let length = extended?;
+        let mut chain = self.lock_chain();
+        self.volume.access().approach(&mut chain, used.saturating_sub(1))?;
+        let length = chain.extend(&mut self.volume.lock_clusters(), &self.volume.storage, (used, wanted), first)?;
+        drop(chain);
         if length < wanted {
             self.mark_truncated();
         }

@@ -13,7 +13,7 @@ use super::table::Table;
 /// The chain of an object.
 ///
 /// A file that became smaller keeps its clusters until the smaller size is on the disk. Until then it may use them again.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Chain {
     positions: Positions,
     /// Number of clusters of the chain, once it is known.
@@ -55,6 +55,20 @@ impl Chain {
             let first = self.first();
             storage.damage("size-beyond-chain", format_args!("the chain of cluster {first} ends before its file"))
         })
+    }
+
+    /// Follows the chain towards the cluster with an index, by `steps_max` clusters at most. Returns whether nothing is left to follow.
+    ///
+    /// # Errors
+    /// `EIO` if the chain is damaged, or cannot be read.
+    pub(crate) fn approach(
+        &mut self,
+        table: &mut Table,
+        storage: &Storage,
+        index: u32,
+        steps_max: u32,
+    ) -> Result<bool> {
+        self.positions.approach(table, storage, index, steps_max)
     }
 
     /// Returns all runs of a chain of at most `length_max` clusters, and thereby its length. A chain that ends with a free or
