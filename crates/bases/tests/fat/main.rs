@@ -11,7 +11,9 @@ mod kept;
 mod model;
 #[path = "../model/operation.rs"]
 mod operation;
+mod renames;
 mod saved;
 #[path = "../model/side.rs"]
 mod side;
 mod stress;
+mod trapped;

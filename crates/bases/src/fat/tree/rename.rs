@@ -43,15 +43,23 @@ impl<'a> LockedParents<'a> {
         let renames = from.volume.lock_renames();
         // From here on no directory moves: if neither name is a directory's, neither of the two can be in the other's way up, which may
         // be long, and need not be taken.
-        let may_nest = mode == RenameMode::Exchange || from.has_directory(name) || to.has_directory(to_name);
-        let (from_ancestors, to_ancestors) = match may_nest {
-            true => (ancestor_numbers(from), ancestor_numbers(to)),
-            false => (vec![from.number], vec![to.number]),
-        };
-        let (mut from_state, mut to_state) = lock_both(from, to);
-        to.load(&mut to_state)?;
-        from.load(&mut from_state)?;
-        Ok(Self { from: from_state, to: Some(to_state), from_ancestors, to_ancestors, _renames: Some(renames) })
+        let mut may_nest = mode == RenameMode::Exchange || from.has_directory(name) || to.has_directory(to_name);
+        loop {
+            let (from_ancestors, to_ancestors) = match may_nest {
+                true => (ancestor_numbers(from), ancestor_numbers(to)),
+                false => (vec![from.number], vec![to.number]),
+            };
+            let (mut from_state, mut to_state) = lock_both(from, to);
+            to.load(&mut to_state)?;
+            from.load(&mut from_state)?;
+            // Before the directories were locked, their own names may have become those of other objects.
+            let is_directory = || from.names_directory(&from_state, name) || to.names_directory(&to_state, to_name);
+            if may_nest || !is_directory() {
+                let (from, to) = (from_state, Some(to_state));
+                return Ok(Self { from, to, from_ancestors, to_ancestors, _renames: Some(renames) });
+            }
+            may_nest = true;
+        }
     }
 
     fn to(&self) -> &State {
@@ -192,7 +200,11 @@ impl Inode {
 
     /// Returns whether a name in this directory is that of a directory.
     fn has_directory(&self, name: Name<'_>) -> bool {
-        let Ok(state) = self.read_loaded() else { return false };
+        self.read_loaded().is_ok_and(|state| self.names_directory(&state, name))
+    }
+
+    /// Returns whether a name in this directory, whose state the caller holds locked and loaded, is that of a directory.
+    fn names_directory(&self, state: &State, name: Name<'_>) -> bool {
         let entry = || {
             let contents = state.contents().ok()?;
             contents.entry(contents.find(&self.volume.rules.units_to_find(name)?)?)
