@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
-use vnode::{Caller, Device, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
+use vnode::{Caller, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
 
 use crate::fat::directory::contents::PreparedEntry;
 use crate::fat::format::{Entry, FatWidth};
@@ -11,11 +11,7 @@ use crate::unix::permissions;
 use crate::unix::renames::{self, Nesting, Rename, Target};
 
 use super::changing::Change;
-use super::create::NewObject;
 use super::inode::{Inode, Link, State};
-
-/// Size of the record of a whiteout in bytes, at most.
-const WHITEOUT_SIZE: u64 = 2048;
 
 /// The locked directories of a rename.
 struct LockedParents<'a> {
@@ -125,28 +121,22 @@ impl Inode {
     /// Renames `name` in this directory to `to_name` in the directory `to`.
     pub(crate) fn move_entry(
         &self,
-        change: &Change<'_>,
+        _change: &Change<'_>,
         caller: &Caller,
         (name, to, to_name): (Name<'_>, &Inode, Name<'_>),
         mode: RenameMode,
     ) -> Result<()> {
-        let whiteout = match mode {
-            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace if !self.volume.has_metadata() => {
-                return Err(Errno::EINVAL);
-            }
-            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
-                let kind = FileKind::CharacterDevice;
-                Some(NewObject { kind, mode: 0, device: Device::default(), target: &[] })
-            }
-            _ => None,
-        };
+        let leaves_whiteout = matches!(mode, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace);
+        if leaves_whiteout && !self.volume.has_metadata() {
+            return Err(Errno::EINVAL);
+        }
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
         if to.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        if whiteout.is_some() {
+        if leaves_whiteout {
             self.volume.number_owners(caller.uid, caller.gid)?;
         }
         let mut parents = LockedParents::lock((self, name), (to, to_name), mode)?;
@@ -167,6 +157,8 @@ impl Inode {
                 RenameMode::NoReplace | RenameMode::WhiteoutNoReplace if is_same => return Err(Errno::EEXIST),
                 RenameMode::Exchange => return Ok(()),
                 _ if is_same => return Ok(()),
+                // The name of the whiteout would be the new one.
+                RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => return Err(Errno::EEXIST),
                 _ => {}
             }
         }
@@ -186,14 +178,8 @@ impl Inode {
         match mode {
             RenameMode::Exchange => self.exchange(&mut parents, &mut objects, names, (&source, target.as_ref())),
             _ => {
-                if whiteout.is_some() {
-                    self.reserve_record(&mut parents.from, WHITEOUT_SIZE)?;
-                }
-                self.replace(&mut parents, &mut objects, names, (&source, target.as_ref()))?;
-                match whiteout {
-                    Some(whiteout) => self.add(change, &mut parents.from, caller, name, &whiteout).map(drop),
-                    None => Ok(()),
-                }
+                let caller = leaves_whiteout.then_some(caller);
+                self.replace(&mut parents, &mut objects, names, (&source, target.as_ref()), caller)
             }
         }
     }
@@ -212,13 +198,14 @@ impl Inode {
         entry().is_some_and(|entry| entry.is_directory())
     }
 
-    /// Moves the source over the target, or to a new name.
+    /// Moves the source over the target, or to a new name. `whiteout_of` is the caller who leaves a whiteout in its place.
     fn replace(
         &self,
         parents: &mut LockedParents<'_>,
         objects: &mut LockedObjects<'_>,
         names: Names<'_>,
         (source, target): (&Arc<Inode>, Option<&Arc<Inode>>),
+        whiteout_of: Option<&Caller>,
     ) -> Result<()> {
         let Names { from_slot, to, to_name, to_slot } = names;
         self.prepare_parent_change(parents, objects, source)?;
@@ -228,6 +215,10 @@ impl Inode {
         let prepared = match to_slot {
             Some(_) => None,
             None => Some(self.prepare_name(parents, names, entry)?),
+        };
+        let whiteout = match whiteout_of {
+            Some(caller) => Some(self.make_whiteout(&mut parents.from, caller)?),
+            None => None,
         };
         objects.source.metadata.times.changed();
         // Nothing fails from here on.
@@ -241,7 +232,10 @@ impl Inode {
             (None, None) => return Err(Errno::EIO),
         };
         debug_assert!(to_slot.is_some() || to_name.as_bytes().len() <= vnode::NAME_MAX);
-        self.detach(&mut parents.from, from_slot)?;
+        match whiteout {
+            Some(_) => self.forget_record(&mut parents.from, from_slot)?,
+            None => self.detach(&mut parents.from, from_slot)?,
+        }
         if let (Some(target), Some(state)) = (target, &mut objects.target) {
             target.unlink_state(state);
             if target.kind == FileKind::Directory {
@@ -249,6 +243,9 @@ impl Inode {
             }
         }
         self.relink(source, &mut objects.source, (to, parents.to_mut(), slot))?;
+        if let Some(whiteout) = whiteout {
+            self.leave_whiteout(&mut parents.from, from_slot, whiteout)?;
+        }
         if let Some(to_state) = &mut parents.to {
             self.change_parent(source, &mut objects.source, to)?;
             to_state.metadata.times.modified();
