@@ -188,7 +188,9 @@ impl Metadata {
     /// Sets the fields of an entry, except for its name, first cluster and size.
     pub(crate) fn store(&self, entry: &mut Entry, (options, coding): (&Options, &EntryMetadata)) {
         entry.attributes = self.stored_attributes();
-        entry.created = self.created;
+        if !coding.is_used() {
+            entry.created = self.created;
+        }
         let offset = options.time_offset_minutes;
         entry.modified = DosDateTime { hundredths: 0, ..DosDateTime::encode(self.times.mtime, offset) };
         entry.accessed_date = DosDateTime::encode(self.times.atime, offset).date;
