@@ -96,6 +96,54 @@ fn what_will_be_freed_is_free() {
 }
 
 #[test]
+fn reserved_space_is_kept_until_the_last_who_reserved_some_closes_the_file() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    let vnode = put(&root, "file", b"1").unwrap();
+    file_system.sync().unwrap();
+    let free = || root.statfs(&superuser()).unwrap().blocks_free;
+    let before = free();
+    let open = || vnode.open(&superuser(), OpenFlags::READ_WRITE).unwrap();
+    let (one, two) = (open(), open());
+    one.allocate(&superuser(), AllocateMode::KEEP_SIZE, 0, 20_000).unwrap();
+    two.allocate(&superuser(), AllocateMode::KEEP_SIZE, 0, 100_000).unwrap();
+    two.allocate(&superuser(), AllocateMode::KEEP_SIZE, 0, 200_000).unwrap();
+    let reserved = free();
+    assert!(before - reserved >= 90);
+    drop(one);
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    assert_eq!(free(), reserved);
+    drop(two);
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    assert_eq!(free(), before);
+}
+
+#[test]
+fn a_file_that_could_not_become_larger_keeps_no_clusters() {
+    let Some(device) = device() else { return };
+    let shared: DeviceRef = device.clone();
+    let faulty = Arc::new(FaultyDevice::new(shared));
+    let file_system = FatFileSystem::open(faulty.clone(), "test", without_sidecars()).unwrap();
+    let root = file_system.root();
+    let vnode = put(&root, "file", b"1").unwrap();
+    file_system.sync().unwrap();
+    let before = root.statfs(&superuser()).unwrap().blocks_free;
+    // The file system that holds an image is full.
+    let larger = SetAttributes { size: Some(30 << 20), ..SetAttributes::default() };
+    faulty.add(Fault::of([Operation::Write], Effect::Error(Errno::ENOSPC)).within(24 << 20..u64::MAX));
+    assert_eq!(set(&vnode, larger).err(), Some(Errno::ENOSPC));
+    faulty.repair();
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    assert_eq!(root.statfs(&superuser()).unwrap().blocks_free, before);
+    file_system.end_of_use().unwrap();
+    image::check(&device);
+}
+
+#[test]
 fn a_directory_on_a_full_volume_has_another_number_than_an_unnamed_file() {
     let Some(device) = device() else { return };
     let file_system = image::mount(&device, without_sidecars());

@@ -103,7 +103,8 @@ impl Inode {
             if self.allocate(state, size)? < size {
                 return Err(Errno::ENOSPC);
             }
-            self.volume.access().zero(&self.chain, state.size, size)?;
+            let zeroed = self.volume.access().zero(&self.chain, state.size, size);
+            zeroed.inspect_err(|_| self.mark_truncated())?;
         } else if size < state.size {
             let used = self.volume.clusters_of(state.size);
             let mut chain = self.lock_chain();

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use vnode::profile::{self, Part};
 use vnode::{
@@ -28,8 +28,8 @@ pub(crate) struct FatFile {
     flags: OpenFlags,
     /// Distinguishes this open file's locks from others'.
     number: u64,
-    /// This open file has reserved clusters.
-    reservations: AtomicUsize,
+    /// This open file is one of [`State::reservers`].
+    is_reserver: AtomicBool,
     /// What is read in blocks.
     block: BlockBuffer,
 }
@@ -156,7 +156,7 @@ impl Inode {
 impl FatFile {
     fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open_number();
-        Self { inode, flags, number, reservations: AtomicUsize::new(0), block: BlockBuffer::default() }
+        Self { inode, flags, number, is_reserver: AtomicBool::new(false), block: BlockBuffer::default() }
     }
 
     fn require_writable(&self) -> Result<()> {
@@ -260,11 +260,14 @@ impl OpenFile for FatFile {
                 return Err(Errno::ENOSPC);
             }
             if zeroes {
-                self.inode.volume.access().zero(&self.inode.chain, offset, end.min(state.size))?;
+                let zeroed = self.inode.volume.access().zero(&self.inode.chain, offset, end.min(state.size));
+                zeroed.inspect_err(|_| self.inode.mark_truncated())?;
             }
             if end > state.size && keeps_size {
                 state.reserved_clusters = state.reserved_clusters.max(self.inode.volume.clusters_of(end));
-                self.reservations.fetch_add(1, Ordering::Relaxed);
+                if !self.is_reserver.swap(true, Ordering::Relaxed) {
+                    state.reservers += 1;
+                }
             } else if end > state.size {
                 self.inode.resize(&mut state, end)?;
             }
@@ -298,10 +301,13 @@ impl OpenFile for FatFile {
 impl Drop for FatFile {
     fn drop(&mut self) {
         self.inode.release_locks(|table| table.release_holder(self.number));
-        if self.reservations.load(Ordering::Relaxed) > 0 {
+        if self.is_reserver.load(Ordering::Relaxed) {
             let mut state = self.inode.write();
-            state.reserved_clusters = 0;
-            self.inode.mark_truncated();
+            state.reservers = state.reservers.saturating_sub(1);
+            if state.reservers == 0 {
+                state.reserved_clusters = 0;
+                self.inode.mark_truncated();
+            }
         }
     }
 }
