@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use plyfs_bases::device::{Device, DeviceRef, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
 use plyfs_bases::fat::tools::fsck::FsckMode;
 use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MountError, Options};
-use vnode::{Errno, FileSystem, OpenFlags};
+use vnode::{AllocateMode, Errno, FileSystem, OpenFlags};
 
 use crate::image::{self, KINDS, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
+use crate::trapped::TrappedDevice;
 
 const BLOCK: u32 = 16 << 10;
 
@@ -157,6 +158,36 @@ fn a_damaged_volume_becomes_read_only_unless_the_options_say_otherwise() {
         find(&again.root(), "earlier").unwrap();
         drop(again);
         assert!(!image::examine(&damaged).0, "it is marked as in use");
+    }
+}
+
+#[test]
+fn the_second_part_of_an_append_is_where_the_first_ended_or_nowhere() {
+    for is_shortened in [false, true] {
+        let Some(device) = image::format(KINDS[1]) else { return };
+        let device = Arc::new(TrappedDevice::new(device));
+        let shared: DeviceRef = device.clone();
+        let file_system = FatFileSystem::open(shared, "test", without_sidecars()).unwrap();
+        let root = file_system.root();
+        put(&root, "old", &[1; 100_000]).unwrap();
+        let appended = put(&root, "appended", &[2; 2048]).unwrap();
+        let filler = put(&root, "filler", b"").unwrap().open(&superuser(), OpenFlags::WRITE).unwrap();
+        let free = root.statfs(&superuser()).unwrap().blocks_free;
+        filler.allocate(&superuser(), AllocateMode::ALLOCATE, 0, (free - 2) * 2048).unwrap();
+        file_system.sync().unwrap();
+        file_system.sync().unwrap();
+        root.unlink(&superuser(), name("old")).unwrap();
+        let other = appended.open(&superuser(), OpenFlags::WRITE).unwrap();
+        device.before_flush(move || {
+            if is_shortened {
+                std::thread::scope(|scope| scope.spawn(|| other.truncate(&superuser(), 3000)).join().unwrap()).unwrap();
+            }
+        });
+        let open = appended.open(&superuser(), OpenFlags::WRITE.with(OpenFlags::APPEND)).unwrap();
+        let written = open.write_at(&superuser(), 0, &[3; 20_000]).unwrap();
+        assert!(device.has_run(), "the clusters of the old file were freed in the middle");
+        let (expected, size) = if is_shortened { (4096, 3000) } else { (20_000, 22_048) };
+        assert_eq!((written, appended.getattr(&superuser()).unwrap().size), (expected, size));
     }
 }
 

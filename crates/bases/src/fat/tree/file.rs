@@ -22,6 +22,17 @@ use super::inode::{Inode, State};
 /// Mode bits that a change of data may clear.
 const SET_ID_BITS: u32 = libc::S_ISUID | libc::S_ISGID;
 
+/// Where data is written.
+#[derive(Clone, Copy)]
+enum WriteStart {
+    /// At this offset.
+    At(u64),
+    /// At the end of the file.
+    End,
+    /// At this offset, if the file ends there.
+    EndAt(u64),
+}
+
 /// An open regular file.
 pub(crate) struct FatFile {
     inode: Arc<Inode>,
@@ -88,16 +99,18 @@ impl Inode {
         self.metadata_changed(state);
     }
 
-    /// Writes at `offset`, or at the end. Returns the number of bytes, fewer if there is no more space.
-    fn write_data(
-        &self,
-        change: &Change<'_>,
-        caller: &Caller,
-        offset: Option<u64>,
-        data: &[u8],
-    ) -> Result<(u64, usize)> {
+    /// Writes data. Returns the offset and the number of bytes, fewer if there is no more space.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the file no longer ends at [`WriteStart::EndAt`]; `EFBIG`, `ENOSPC`, `EIO`.
+    fn write_data(&self, change: &Change<'_>, caller: &Caller, start: WriteStart, data: &[u8]) -> Result<(u64, usize)> {
         let mut state = self.write_for_data(change)?;
-        let offset = offset.unwrap_or(state.size);
+        let offset = match start {
+            WriteStart::At(offset) => offset,
+            WriteStart::End => state.size,
+            WriteStart::EndAt(end) if end == state.size => end,
+            WriteStart::EndAt(_) => return Err(Errno::EAGAIN),
+        };
         if offset >= SIZE_MAX {
             return Err(Errno::EFBIG);
         }
@@ -198,14 +211,16 @@ impl OpenFile for FatFile {
         if data.is_empty() {
             return Ok(0);
         }
-        let offset = (!self.flags.appends()).then_some(offset);
+        let appends = self.flags.appends();
+        let start = if appends { WriteStart::End } else { WriteStart::At(offset) };
         let inode = &self.inode;
-        let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, offset, data))?;
+        let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, start, data))?;
         if written < data.len() && start + (written as u64) < SIZE_MAX && inode.volume.can_retry(Errno::ENOSPC) {
             inode.volume.synchronize()?;
-            let rest = inode.volume.change(|change| {
-                inode.write_data(change, caller, offset.map(|_| start + written as u64), &data[written..])
-            });
+            let next = start + written as u64;
+            let next = if appends { WriteStart::EndAt(next) } else { WriteStart::At(next) };
+            // What somebody else appended meanwhile is not between the parts of one write: the first part is reported then.
+            let rest = inode.volume.change(|change| inode.write_data(change, caller, next, &data[written..]));
             written += rest.map_or(0, |(_, length)| length);
         }
         self.complete()?;
