@@ -282,7 +282,7 @@ impl FileSystem for FatFileSystem {
 fn recover(storage: &mut Storage, rules: NameRules, options: &Options) -> std::result::Result<bool, MountError> {
     let mut table = Table::new(options.memory / 2);
     if !state::is_marked_dirty(storage, &mut table)? {
-        return Ok(true);
+        return Ok(state::is_stored(storage, &mut table)?);
     }
     complete_changes(storage, &mut table, rules)?;
     if storage.is_read_only() {

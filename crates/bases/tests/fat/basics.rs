@@ -96,6 +96,86 @@ fn what_will_be_freed_is_free() {
 }
 
 #[test]
+fn reserved_space_is_kept_until_the_last_who_reserved_some_closes_the_file() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    let vnode = put(&root, "file", b"1").unwrap();
+    file_system.sync().unwrap();
+    let free = || root.statfs(&superuser()).unwrap().blocks_free;
+    let before = free();
+    let open = || vnode.open(&superuser(), OpenFlags::READ_WRITE).unwrap();
+    let (one, two) = (open(), open());
+    one.allocate(&superuser(), AllocateMode::KEEP_SIZE, 0, 20_000).unwrap();
+    two.allocate(&superuser(), AllocateMode::KEEP_SIZE, 0, 100_000).unwrap();
+    two.allocate(&superuser(), AllocateMode::KEEP_SIZE, 0, 200_000).unwrap();
+    let reserved = free();
+    assert!(before - reserved >= 90);
+    drop(one);
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    assert_eq!(free(), reserved);
+    drop(two);
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    assert_eq!(free(), before);
+}
+
+#[test]
+fn a_file_that_could_not_become_larger_keeps_no_clusters() {
+    let Some(device) = device() else { return };
+    let shared: DeviceRef = device.clone();
+    let faulty = Arc::new(FaultyDevice::new(shared));
+    let file_system = FatFileSystem::open(faulty.clone(), "test", without_sidecars()).unwrap();
+    let root = file_system.root();
+    let vnode = put(&root, "file", b"1").unwrap();
+    file_system.sync().unwrap();
+    let before = root.statfs(&superuser()).unwrap().blocks_free;
+    // The file system that holds an image is full.
+    let larger = SetAttributes { size: Some(30 << 20), ..SetAttributes::default() };
+    faulty.add(Fault::of([Operation::Write], Effect::Error(Errno::ENOSPC)).within(24 << 20..u64::MAX));
+    assert_eq!(set(&vnode, larger).err(), Some(Errno::ENOSPC));
+    faulty.repair();
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    assert_eq!(root.statfs(&superuser()).unwrap().blocks_free, before);
+    file_system.end_of_use().unwrap();
+    image::check(&device);
+}
+
+#[test]
+fn a_directory_on_a_full_volume_has_another_number_than_an_unnamed_file() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, without_sidecars());
+    let root = file_system.root();
+    put(&root, "first", b"").unwrap();
+    let unnamed = root.tmpfile(&superuser(), &Creation { mode: 0o644, flags: OpenFlags::READ_WRITE }).unwrap();
+    let filler = put(&root, "filler", b"").unwrap();
+    let statistics = root.statfs(&superuser()).unwrap();
+    let cluster_size = 2048;
+    assert_eq!(statistics.block_size, cluster_size);
+    let open = filler.open(&superuser(), OpenFlags::READ_WRITE).unwrap();
+    let length = (statistics.blocks_free - 1) * u64::from(cluster_size);
+    open.allocate(&superuser(), AllocateMode::ALLOCATE, 0, length).unwrap();
+    let directory = root.mkdir(&superuser(), name("Z"), 0o755).unwrap();
+    assert_ne!(directory.attributes.ino, unnamed.entry.attributes.ino);
+    drop((open, filler));
+    root.unlink(&superuser(), name("filler")).unwrap();
+    file_system.sync().unwrap();
+    file_system.sync().unwrap();
+    unnamed.file.write_at(&superuser(), 0, &[7; 5000]).unwrap();
+    root.link(&superuser(), &unnamed.entry.vnode, name("linked")).unwrap();
+    put(&directory.vnode, "below", b"8").unwrap();
+    file_system.sync().unwrap();
+    drop((unnamed, directory));
+    assert!(get(&root, "linked").unwrap() == [7; 5000]);
+    assert_eq!(get(&root, "Z/below").unwrap(), b"8");
+    drop(root);
+    drop(file_system);
+    image::check(&device);
+}
+
+#[test]
 fn short_names_are_translated() {
     let Some(device) = device() else { return };
     let file_system = image::mount(&device, without_sidecars());

@@ -109,6 +109,50 @@ fn inline_metadata_is_recognized() {
 }
 
 #[test]
+fn an_object_whose_owner_lost_its_number_is_for_the_superuser_only() {
+    let Some(device) = device() else { return };
+    let file_system = image::mount(&device, in_entries(MetadataMode::Inline));
+    let root = file_system.root();
+    let private = put(&root, "private", b"1").unwrap();
+    chown(&private, 1000, 1000).unwrap();
+    chmod(&private, 0o600).unwrap();
+    drop((root, private, file_system));
+    let mut bytes = device.contents();
+    // Another system has removed the entry of user 1000.
+    let entry = bytes.windows(9).position(|window| window == b"000003E8U").unwrap();
+    let removed = bytes[entry..entry + 32].to_vec();
+    bytes[entry] = 0xE5;
+    let device = Arc::new(MemoryDevice::from_bytes(&bytes));
+    let file_system = image::mount(&device, in_entries(MetadataMode::Inline));
+    let root = file_system.root();
+    let private = find(&root, "private").unwrap();
+    assert_eq!(private.attributes.mode, 0);
+    for uid in [0xFFFF, 65_534, 1000, 1001] {
+        let other = vnode::Caller::with_groups(uid, uid, &[], 0o22);
+        assert_eq!(private.vnode.open(&other, OpenFlags::READ).err(), Some(Errno::EACCES));
+        let opened = SetAttributes { mode: Some(0o644), ..Default::default() };
+        assert_eq!(private.vnode.setattr(&other, &opened).err(), Some(Errno::EPERM));
+    }
+    assert_eq!(chmod(&private.vnode, 0o644).err(), Some(Errno::EPERM), "of whom is not known");
+    // Nobody else gets the number, and the file keeps it when it is changed.
+    let another = put(&root, "another", b"2").unwrap();
+    chown(&another, 1001, 1001).unwrap();
+    put(&root, "private", b"3").unwrap();
+    drop((root, private, another, file_system));
+    let mut bytes = device.contents();
+    let file_system = image::mount(&device, in_entries(MetadataMode::Inline));
+    assert_eq!(shown(&file_system.root(), "private").1, 0);
+    drop(file_system);
+    let free = (entry..).step_by(32).find(|&slot| bytes[slot] == 0).unwrap();
+    bytes[free..free + 32].copy_from_slice(&removed);
+    let device = Arc::new(MemoryDevice::from_bytes(&bytes));
+    let file_system = image::mount(&device, in_entries(MetadataMode::Inline));
+    let private = shown(&file_system.root(), "private");
+    assert_eq!((private.1, private.2, private.3), (0o600, 1000, 1000));
+    assert_eq!(shown(&file_system.root(), "another").2, 1001);
+}
+
+#[test]
 fn what_entries_have_no_room_for_is_refused() {
     for mode in MODES {
         let Some(device) = device() else { return };

@@ -5,10 +5,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use plyfs_bases::device::{Device, DeviceRef, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
+use plyfs_bases::fat::tools::fsck::FsckMode;
 use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MirrorMode, MountError, Options};
-use vnode::{Errno, FileSystem, OpenFlags};
+use vnode::{AllocateMode, Errno, FileSystem, OpenFlags};
 
 use crate::image::{self, KINDS, find, get, name, names, put, superuser, with_sidecars, without_sidecars};
+use crate::trapped::TrappedDevice;
 
 const BLOCK: u32 = 16 << 10;
 
@@ -111,7 +113,7 @@ fn what_could_not_be_written_is_tried_again_if_the_options_say_so() {
         // Clusters that become free with one synchronization are free on the disk with the next.
         file_system.sync().unwrap();
         file_system.sync().unwrap();
-        let expected = image::own_report(&device, plyfs_bases::fat::tools::fsck::FsckMode::Check).1;
+        let expected = image::own_report(&device, FsckMode::Check).1;
         assert!(expected.counts.keys().all(|code| ["dirty", "free-count", "next-free"].contains(code)), "{expected}");
         drop((root, file_system));
         assert!(!image::examine(&device).0, "it stays marked as in use");
@@ -158,6 +160,56 @@ fn a_damaged_volume_becomes_read_only_unless_the_options_say_otherwise() {
         drop(again);
         assert!(!image::examine(&damaged).0, "it is marked as in use");
     }
+}
+
+#[test]
+fn the_second_part_of_an_append_is_where_the_first_ended_or_nowhere() {
+    for is_shortened in [false, true] {
+        let Some(device) = image::format(KINDS[1]) else { return };
+        let device = Arc::new(TrappedDevice::new(device));
+        let shared: DeviceRef = device.clone();
+        let file_system = FatFileSystem::open(shared, "test", without_sidecars()).unwrap();
+        let root = file_system.root();
+        put(&root, "old", &[1; 100_000]).unwrap();
+        let appended = put(&root, "appended", &[2; 2048]).unwrap();
+        let filler = put(&root, "filler", b"").unwrap().open(&superuser(), OpenFlags::WRITE).unwrap();
+        let free = root.statfs(&superuser()).unwrap().blocks_free;
+        filler.allocate(&superuser(), AllocateMode::ALLOCATE, 0, (free - 2) * 2048).unwrap();
+        file_system.sync().unwrap();
+        file_system.sync().unwrap();
+        root.unlink(&superuser(), name("old")).unwrap();
+        let other = appended.open(&superuser(), OpenFlags::WRITE).unwrap();
+        device.before_flush(move || {
+            if is_shortened {
+                std::thread::scope(|scope| scope.spawn(|| other.truncate(&superuser(), 3000)).join().unwrap()).unwrap();
+            }
+        });
+        let open = appended.open(&superuser(), OpenFlags::WRITE.with(OpenFlags::APPEND)).unwrap();
+        let written = open.write_at(&superuser(), 0, &[3; 20_000]).unwrap();
+        assert!(device.has_run(), "the clusters of the old file were freed in the middle");
+        let (expected, size) = if is_shortened { (4096, 3000) } else { (20_000, 22_048) };
+        assert_eq!((written, appended.getattr(&superuser()).unwrap().size), (expected, size));
+    }
+}
+
+#[test]
+fn boot_code_in_place_of_the_state_is_neither_read_nor_written() {
+    let Some(device) = image::format(KINDS[0]) else { return };
+    let mut bytes = device.contents();
+    // As on old floppies: the jump leads to code at 36, where later systems have a drive, a state and a signature.
+    let code = [0xFA, 0x33, 0xC0, 0x8E, 0xD0, 0xBC, 0x00, 0x7C];
+    bytes[..3].copy_from_slice(&[0xEB, 0x22, 0x90]);
+    bytes[36..44].copy_from_slice(&code);
+    let device = Arc::new(MemoryDevice::from_bytes(&bytes));
+    let file_system = image::mount(&device, without_sidecars());
+    assert!(!file_system.properties().needs.read_only);
+    put(&file_system.root(), "file", &[1; 20_000]).unwrap();
+    file_system.end_of_use().unwrap();
+    assert_eq!(device.contents()[36..44], code);
+    let (checked, report) = image::own_report(&device, FsckMode::Repair);
+    assert_eq!((report.found(), &checked.contents()[36..44]), (0, &code[..]), "{report}");
+    let file_system = image::mount(&device, without_sidecars());
+    assert_eq!(get(&file_system.root(), "file").unwrap(), [1; 20_000]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of mounted FAT volumes: behaviour, agreement with a model, conformance, and what power failures leave.
 
 mod basics;
+mod chains;
 mod conformance;
 mod crash;
 mod image;
@@ -12,7 +13,10 @@ mod links;
 mod model;
 #[path = "../model/operation.rs"]
 mod operation;
+mod renames;
+mod saved;
 #[path = "../model/side.rs"]
 mod side;
 mod sidecars;
 mod stress;
+mod trapped;

@@ -15,6 +15,9 @@ pub(crate) const DEVICE_SIZE: usize = 8;
 const MODES: u64 = 0o10000;
 const KINDS: u64 = 6;
 
+/// Owner and group of an object whose own are not known: IDs that nobody has.
+pub(crate) const UNKNOWN_ID: u32 = u32::MAX - 1;
+
 const VALUES: u64 = KINDS * MODES * OWNERS_MAX as u64 * OWNERS_MAX as u64;
 const _: () = assert!(VALUES <= NUMBERS);
 
@@ -25,15 +28,21 @@ pub(crate) fn encode(fields: &UnixFields, (user, group): (u32, u32)) -> DosDateT
     time_of_number((kind * owners + u64::from(user) % owners) * owners + u64::from(group) % owners)
 }
 
-/// Returns the fields that a time stands for; `None` for a real time, and if the owner or group is not known.
-pub(crate) fn decode(time: DosDateTime, owners: &OwnerTable) -> Option<UnixFields> {
+/// Returns the fields that a time stands for; `None` for a real time. If the owner or group is not known, they have neither mode nor
+/// owner.
+pub(crate) fn decode(time: DosDateTime, owners: &mut OwnerTable) -> Option<UnixFields> {
     let value = number_of_time(time)?;
     let count = u64::from(OWNERS_MAX);
     let (rest, group) = (value / count, value % count);
     let (rest, user) = (rest / count, rest % count);
     let kind = kind_of_number(u8::try_from(rest / MODES).ok()?)?;
-    let (uid, gid) = owners.ids(user as u32, group as u32)?;
-    Some(UnixFields { kind, mode: (rest % MODES) as u32, uid, gid, device: Device::default() })
+    let mode = (rest % MODES) as u32;
+    // Without the owner's ID, nobody but the superuser may use the object: its mode is for others than it was meant for.
+    let (mode, uid, gid) = match owners.ids(user as u32, group as u32) {
+        Some((uid, gid)) => (mode, uid, gid),
+        None => (0, UNKNOWN_ID, UNKNOWN_ID),
+    };
+    Some(UnixFields { kind, mode, uid, gid, device: Device::default() })
 }
 
 /// Returns the data of a device node.
@@ -75,7 +84,7 @@ mod tests {
                     let fields = UnixFields { kind, mode, uid, gid, device: Device::default() };
                     let time = encode(&fields, owners().numbers(uid, gid).unwrap());
                     assert!(time.decode(0).is_some(), "{time:?}");
-                    assert_eq!(decode(time, &owners()), Some(fields));
+                    assert_eq!(decode(time, &mut owners()), Some(fields));
                 }
             }
         }
@@ -94,8 +103,16 @@ mod tests {
         let real = DosDateTime { date: 118 << 9 | 12 << 5 | 31, time: 0, hundredths: 0 };
         let invalid = DosDateTime { date: 119 << 9 | 13 << 5 | 1, ..real };
         let late = DosDateTime { date: 119 << 9 | 1 << 5 | 29, ..real };
-        let unknown = encode(&UnixFields { mode: 0, ..fields() }, (5, 5));
-        assert_eq!([real, invalid, late, unknown].map(|time| decode(time, &owners())), [None; 4]);
+        assert_eq!([real, invalid, late].map(|time| decode(time, &mut owners())), [None; 3]);
+    }
+
+    #[test]
+    fn what_has_an_unknown_owner_is_for_nobody() {
+        let unknown = UnixFields { uid: UNKNOWN_ID, gid: UNKNOWN_ID, ..fields() };
+        for numbers in [(5, 5), (5, 0), (0, 5)] {
+            let time = encode(&UnixFields { mode: 0o777, ..fields() }, numbers);
+            assert_eq!(decode(time, &mut owners()), Some(unknown), "{numbers:?}");
+        }
     }
 
     fn fields() -> UnixFields {

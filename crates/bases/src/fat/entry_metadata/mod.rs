@@ -67,7 +67,7 @@ impl EntryMetadata {
     pub(crate) fn decode(&self, entry: &Entry) -> Option<UnixFields> {
         let mut fields = match self {
             Self::None => None,
-            Self::Inline(_) => inline::decode(entry.created, &*self.owners()?),
+            Self::Inline(_) => inline::decode(entry.created, &mut *self.owners()?),
             Self::Paper => paper::decode(entry),
         }?;
         if entry.is_directory() {
@@ -78,14 +78,17 @@ impl EntryMetadata {
         Some(fields)
     }
 
-    /// Stores fields in an entry, which [`EntryMetadata::can_store`].
+    /// Stores fields in an entry. One that cannot have them, see [`EntryMetadata::can_store`], keeps what it has: the numbers of an owner
+    /// whose ID is not known.
     pub(crate) fn encode(&self, entry: &mut Entry, fields: &UnixFields) {
         match self {
             Self::None => return,
             Self::Inline(_) => {
                 let owners = self.owners();
                 let numbers = owners.and_then(|owners| owners.numbers(fields.uid, fields.gid));
-                entry.created = numbers.map(|numbers| inline::encode(fields, numbers)).unwrap_or_default();
+                if let Some(numbers) = numbers {
+                    entry.created = inline::encode(fields, numbers);
+                }
             }
             Self::Paper => paper::encode(entry, fields),
         }

@@ -1,6 +1,6 @@
 //! Owners by number: hidden empty files in the root directory whose names have a user or group ID and its number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::fat::format::{Entry, EntryAttributes, ShortName};
 
@@ -24,6 +24,8 @@ pub(crate) struct OwnerEntry {
 struct Ids {
     numbers: HashMap<u32, u32>,
     ids: HashMap<u32, u32>,
+    /// Numbers that entries have, and no ID: whoever got one would own what is another's.
+    unknown: HashSet<u32>,
 }
 
 /// The IDs of users and groups, and their numbers.
@@ -53,7 +55,10 @@ impl OwnerTable {
         if ids.numbers.contains_key(&id) {
             return None;
         }
-        let free = (0..OWNERS_MAX).find(|number| !ids.ids.contains_key(number));
+        // Numbers below others are free only because somebody has removed their IDs; they are used last.
+        let next = ids.ids.keys().max().map_or(0, |last| last + 1);
+        let is_free = |number: &u32| !ids.ids.contains_key(number) && !ids.unknown.contains(number);
+        let free = (next..OWNERS_MAX).chain(0..next).find(is_free);
         Some(free.map(|number| OwnerEntry { is_group, number, id }))
     }
 
@@ -62,9 +67,18 @@ impl OwnerTable {
         Some((*self.users.numbers.get(&uid)?, *self.groups.numbers.get(&gid)?))
     }
 
-    /// Returns the user and the group with these numbers.
-    pub(crate) fn ids(&self, user: u32, group: u32) -> Option<(u32, u32)> {
-        Some((*self.users.ids.get(&user)?, *self.groups.ids.get(&group)?))
+    /// Returns the user and the group with these numbers, which an entry has. One without an ID is given to nobody from here on.
+    pub(crate) fn ids(&mut self, user: u32, group: u32) -> Option<(u32, u32)> {
+        let mut id = |is_group: bool, number: u32| {
+            let ids = if is_group { &mut self.groups } else { &mut self.users };
+            let id = ids.ids.get(&number).copied();
+            if id.is_none() {
+                ids.unknown.insert(number);
+            }
+            id
+        };
+        let (user, group) = (id(false, user), id(true, group));
+        user.zip(group)
     }
 
     /// Returns whether no ID has a number.
@@ -134,5 +148,16 @@ mod tests {
         assert_eq!((table.numbers(7, 9), table.ids(3, 0), table.ids(4, 0)), (Some((3, 0)), Some((7, 9)), Some((7, 9))));
         assert_eq!((table.numbers(8, 9), table.missing(false, 7)), (None, None));
         assert_eq!(table.missing(true, 1), Some(Some(OwnerEntry { is_group: true, number: 1, id: 1 })));
+    }
+
+    #[test]
+    fn numbers_that_entries_have_are_given_to_nobody_else() {
+        let mut table = OwnerTable::default();
+        table.add(false, 0, 10);
+        table.add(false, 2, 12);
+        table.add(true, 0, 10);
+        let number = |table: &OwnerTable| table.missing(false, 99).flatten().map(|owner| owner.number);
+        assert_eq!(number(&table), Some(3));
+        assert_eq!((table.ids(3, 0), number(&table)), (None, Some(4)));
     }
 }

@@ -112,9 +112,9 @@ pub struct BootSector {
     pub hidden_sectors: u32,
     /// The fields of FAT32. Present if the old field for the size of a table is 0.
     pub extended: Option<ExtendedFields>,
-    /// Drive number for the firmware: 0x80 is the first fixed disk.
+    /// Drive number for the firmware: 0x80 is the first fixed disk. 0 if the sector has none.
     pub drive: u8,
-    /// State in which the file system was left.
+    /// State in which the file system was left; without flags if the sector has none, see [`BootSector::has_state`].
     pub state: StateFlags,
     /// Serial number and label, if the sector has them.
     pub identity: Option<VolumeIdentity>,
@@ -198,6 +198,7 @@ impl BootSector {
         let common = &old.common;
         let is_extended = common.fat_sectors_16.get() == 0;
         let identity = if is_extended { &new.identity } else { &old.identity };
+        let has_state = is_extended || decode_identity(identity).is_some();
         let total_sectors = match common.total_sectors_16.get() {
             0 => common.total_sectors_32.get(),
             sectors => sectors.into(),
@@ -221,8 +222,8 @@ impl BootSector {
             heads: common.heads.get(),
             hidden_sectors: common.hidden_sectors.get(),
             extended: is_extended.then(|| decode_extended(&new.extended)),
-            drive: identity.drive,
-            state: StateFlags(identity.state),
+            drive: if has_state { identity.drive } else { 0 },
+            state: StateFlags(if has_state { identity.state } else { 0 }),
             identity: decode_identity(identity),
             has_signature: old.signature == SIGNATURE,
         }
@@ -264,12 +265,19 @@ impl BootSector {
         }
     }
 
-    /// Sets the state byte of an encoded sector, and nothing else.
+    /// Returns whether the sector has the drive number and the state: those before the serial number, and all of FAT32. On older
+    /// floppies, boot code begins in their place.
+    pub fn has_state(&self) -> bool {
+        self.extended.is_some() || self.identity.is_some()
+    }
+
+    /// Sets the state byte of an encoded sector, and nothing else. Does nothing if it has none.
     pub fn set_state(sector: &mut [u8; BOOT_SECTOR_SIZE], state: StateFlags) {
-        if Self::decode(sector).extended.is_some() {
+        let decoded = Self::decode(sector);
+        if decoded.extended.is_some() {
             let raw: &mut RawExtendedSector = transmute_mut!(sector);
             raw.identity.state = state.0;
-        } else {
+        } else if decoded.has_state() {
             let raw: &mut RawSector = transmute_mut!(sector);
             raw.identity.state = state.0;
         }
@@ -314,6 +322,9 @@ fn decode_identity(raw: &RawIdentity) -> Option<VolumeIdentity> {
 
 /// Encodes the drive, the state and, if there is one, the identity. Where there is none, boot code may be.
 fn encode_identity(boot: &BootSector, raw: &mut RawIdentity) {
+    if !boot.has_state() {
+        return;
+    }
     raw.drive = boot.drive;
     raw.state = boot.state.0;
     let Some(identity) = boot.identity else { return };
@@ -399,8 +410,15 @@ mod tests {
     fn boot_code_stays_where_there_is_no_identity() {
         let mut sector = [0x77; BOOT_SECTOR_SIZE];
         BootSector { identity: None, ..fat16() }.encode(&mut sector);
-        assert!(sector[38..510].iter().all(|&byte| byte == 0x77));
-        assert_eq!(BootSector::decode(&sector).identity, None);
+        BootSector::set_state(&mut sector, StateFlags(StateFlags::DIRTY));
+        assert!(sector[36..510].iter().all(|&byte| byte == 0x77));
+        let decoded = BootSector::decode(&sector);
+        assert_eq!((decoded.identity, decoded.drive, decoded.state), (None, 0, StateFlags(0)));
+        assert!(!decoded.has_state());
+        let mut sector = [0x77; BOOT_SECTOR_SIZE];
+        BootSector { identity: None, ..fat32() }.encode(&mut sector);
+        BootSector::set_state(&mut sector, StateFlags(StateFlags::DIRTY));
+        assert!(BootSector::decode(&sector).state.is_dirty(), "FAT32 has a state in any case");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod info_sector;
 mod label;
 mod long_name;
 mod name;
+mod saved_name;
 mod short_name;
 mod table;
 mod time;
@@ -35,6 +36,7 @@ pub use long_name::{
     LONG_NAME_MAX, LONG_SLOTS_MAX, LongNameFault, LongNameReader, LongNameSlot, UNITS_PER_SLOT, long_name_slots,
 };
 pub use name::{LongNameError, check_long_name, units_from_name, units_to_name};
+pub use saved_name::{SAVED_DIRECTORY, SAVED_FILE, SAVED_NAMES, is_saved_name};
 pub use short_name::{CaseBits, GeneratedName, ShortName, ShortNameError};
 pub use table::{Link, VolumeFlags, entry_length, entry_offset, read_entry, table_bytes, write_entry};
 pub use time::{DosDateTime, DosTimeRange};

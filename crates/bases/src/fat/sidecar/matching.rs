@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use vnode::FileKind;
 
-use crate::fat::format::upcased;
+use crate::fat::format::{is_saved_name, upcased};
 
 use super::record::{Identity, LogItem, Record};
 
@@ -56,9 +56,12 @@ pub(crate) fn match_records(items: Vec<(u64, LogItem)>, entries: &[(u32, Identit
     matched.own = own.map(|candidate| candidate.record);
     let mut unmatched = Vec::new();
     for (slot, identity) in entries {
+        // What a check saves begins with a name that others may have had before it.
+        let is_sure =
+            |candidate: &Candidate| !is_saved_name(&identity.name) || origin(&candidate.identity) == origin(identity);
         let name = upcased(&identity.name);
         match candidates.remove(&name).and_then(|named| best(named, identity)) {
-            Some(candidate) if candidate.may_be(identity) => {
+            Some(candidate) if candidate.may_be(identity) && is_sure(&candidate) => {
                 matched.by_slot.insert(*slot, candidate.record_of(identity));
             }
             other => {
@@ -264,6 +267,13 @@ mod tests {
         assert_eq!(kind(FileKind::Symlink, identity("a", 1, 0)), Some(FileKind::Symlink));
         assert_eq!(kind(FileKind::Symlink, identity("a", 2, 0)), None);
         assert_eq!(kind(FileKind::Directory, identity("a", 2, 0)), Some(FileKind::Directory));
+    }
+
+    #[test]
+    fn what_a_check_saved_has_no_record_of_an_earlier_object() {
+        let items = vec![attributes(identity("FSCK0000.REC", 0, 5), 1), attributes(identity("FSCK0001.REC", 0, 6), 2)];
+        let entries = [identity("FSCK0000.REC", 0, 7), identity("FSCK0001.REC", 0, 6)];
+        assert_eq!(owners(items, &entries).0, [None, Some(2)]);
     }
 
     #[test]

@@ -123,8 +123,11 @@ impl Volume {
         self.flush()
     }
 
-    /// Writes the state byte of the boot sector. Its copy never has one.
+    /// Writes the state byte of the boot sector, if that has one. Its copy never has one.
     pub(crate) fn set_state(&mut self, state: StateFlags) -> Result<(), ToolError> {
+        if !self.boot.has_state() {
+            return Ok(());
+        }
         let mut sector = self.disk.read_sector(0)?;
         BootSector::set_state(&mut sector, state);
         self.disk.write(0, &sector)?;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Errno, FileKind, InodeNumber, Result, SetAttributes};
 
+use crate::fat::entry_metadata::inline;
 use crate::fat::volume::allocation::Near;
 use crate::unix::changes;
 
@@ -41,6 +42,9 @@ impl Inode {
         let has_ids = changes.uid.is_some() || changes.gid.is_some();
         let needs_record = has_ids || changes.mode.is_some() || changes.size.is_some() || changes.kill_privileges;
         self.volume.number_changed_owners(changes.uid, changes.gid)?;
+        if changes.mode.is_some() {
+            self.number_own_owner()?;
+        }
         let mut state = if needs_record { self.write_with_record(0)? } else { self.write() };
         changes::check(&state.metadata.protection, caller, changes, SIZE_MAX)?;
         self.check_storable(&state, changes)?;
@@ -59,6 +63,19 @@ impl Inode {
         Ok(())
     }
 
+    /// Makes sure that the entry can have the present owner and group, unless those are not known.
+    fn number_own_owner(&self) -> Result<()> {
+        let (uid, gid) = {
+            let state = self.read();
+            (state.metadata.protection.uid, state.metadata.protection.gid)
+        };
+        if [uid, gid].contains(&inline::UNKNOWN_ID) {
+            Ok(())
+        } else {
+            self.volume.number_changed_owners(Some(uid), Some(gid))
+        }
+    }
+
     /// Checks that the volume can store the changes, and that the options do not hide them.
     ///
     /// # Errors
@@ -75,7 +92,8 @@ impl Inode {
         if self.volume.entry_metadata.is_used() && !self.is_root() {
             let ids = (changes.uid.unwrap_or(protection.uid), changes.gid.unwrap_or(protection.gid));
             let keeps_ids = ids == (protection.uid, protection.gid);
-            let is_storable = keeps_ids || self.volume.entry_metadata.can_store(ids.0, ids.1, state.metadata.device);
+            let is_storable = keeps_ids && changes.mode.is_none()
+                || self.volume.entry_metadata.can_store(ids.0, ids.1, state.metadata.device);
             return if is_storable { Ok(()) } else { Err(Errno::EPERM) };
         }
         let keeps_ids =
@@ -100,10 +118,14 @@ impl Inode {
             if self.allocate(state, size)? < size {
                 return Err(Errno::ENOSPC);
             }
-            self.volume.access().zero(&self.chain, state.size, size)?;
+            let zeroed = self.volume.access().zero(&self.chain, state.size, size);
+            zeroed.inspect_err(|_| self.mark_truncated())?;
         } else if size < state.size {
             let used = self.volume.clusters_of(state.size);
-            self.lock_chain().settle(&mut self.volume.lock_clusters(), &self.volume.storage, used)?;
+            let mut chain = self.lock_chain();
+            self.volume.access().approach(&mut chain, used.saturating_sub(1))?;
+            chain.settle(&mut self.volume.lock_clusters(), &self.volume.storage, used)?;
+            drop(chain);
             self.mark_truncated();
         }
         state.size = size;
@@ -121,9 +143,10 @@ impl Inode {
             return Ok(size);
         }
         let first = first_near(self.number);
-        let extended =
-            self.lock_chain().extend(&mut self.volume.lock_clusters(), &self.volume.storage, (used, wanted), first);
-        let length = extended?;
+        let mut chain = self.lock_chain();
+        self.volume.access().approach(&mut chain, used.saturating_sub(1))?;
+        let length = chain.extend(&mut self.volume.lock_clusters(), &self.volume.storage, (used, wanted), first)?;
+        drop(chain);
         if length < wanted {
             self.mark_truncated();
         }

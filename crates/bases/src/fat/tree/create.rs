@@ -23,6 +23,7 @@ use super::handles::handle_of;
 use super::inode::{Inode, Link, NewInode, State};
 use super::metadata::{Metadata, created_mode};
 use super::numbers::EntryLocation;
+use super::volume::Volume;
 
 /// What a new object is.
 pub(crate) struct NewObject<'a> {
@@ -45,6 +46,17 @@ pub(crate) struct Unnamed {
     pub(crate) chain: Chain,
     pub(crate) size: u64,
     pub(crate) number: InodeNumber,
+}
+
+impl Unnamed {
+    /// Returns the entry of the object, without a name.
+    fn entry(&self, volume: &Volume<Inode>) -> Entry {
+        let mut entry = Entry::new(ShortName::DOT, EntryAttributes::default());
+        self.metadata.store(&mut entry, volume.coding());
+        entry.set_first_cluster(volume.storage.geometry().width(), self.chain.first());
+        entry.size = self.size as u32;
+        entry
+    }
 }
 
 impl Inode {
@@ -178,14 +190,16 @@ impl Inode {
         // Room first: a directory can become larger without harm, but nothing may fail once the object exists.
         let longest = state.contents()?.prepare(&units, Entry::new(ShortName::DOT, EntryAttributes::default()))?;
         self.make_room(state, &longest)?;
-        let Unnamed { metadata, chain, size, number } = self.make(metadata, new)?;
+        let unnamed = self.make(metadata, new)?;
+        let prepared = state.contents()?.prepare(&units, unnamed.entry(&self.volume))?;
+        let slot = self.insert(state, &prepared, (&unnamed.metadata, unnamed.size))?;
+        Ok(self.name_object(unnamed, slot))
+    }
+
+    /// Gives a new object the entry in a slot of this directory, which is that of [`Unnamed::entry`].
+    fn name_object(&self, unnamed: Unnamed, slot: u32) -> Arc<Inode> {
+        let Unnamed { metadata, chain, size, number } = unnamed;
         let cluster = chain.first();
-        let mut entry = Entry::new(ShortName::DOT, EntryAttributes::default());
-        metadata.store(&mut entry, self.volume.coding());
-        entry.set_first_cluster(self.volume.storage.geometry().width(), cluster);
-        entry.size = size as u32;
-        let prepared = state.contents()?.prepare(&units, entry)?;
-        let slot = self.insert(state, &prepared, (&metadata, size))?;
         let link = Link { parent: self.to_arc(), slot, cluster };
         let default = link.default_number();
         let handle = handle_of(&self.volume, number, self.place(slot), metadata.created);
@@ -194,7 +208,34 @@ impl Inode {
             Inode::new(&self.volume, NewInode { number, handle, metadata, link, stored, is_dangling, chain, size });
         self.volume.live.insert(number, &inode);
         self.volume.rebind(number, None, Some(default));
-        Ok(inode)
+        inode
+    }
+
+    /// Makes the whiteout that a rename is to leave in this directory, whose state the caller holds locked and loaded, and room for its
+    /// record. Its owner has a number.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EPERM`, `EIO`, `ENOMEM`.
+    pub(crate) fn make_whiteout(&self, state: &mut State, caller: &Caller) -> Result<Unnamed> {
+        let new = NewObject { kind: FileKind::CharacterDevice, mode: 0, device: Device::default(), target: &[] };
+        let metadata = self.new_metadata(state, caller, &new)?;
+        self.reserve_record(state, self.record_size(&metadata))?;
+        self.make(metadata, &new)
+    }
+
+    /// Makes an entry of this directory, whose object has got another one, that of a whiteout. Its name stays.
+    pub(crate) fn leave_whiteout(&self, state: &mut State, slot: u32, whiteout: Unnamed) -> Result<()> {
+        let new = whiteout.entry(&self.volume);
+        state.contents_mut()?.set_entry(slot, |entry| *entry = new);
+        if let Some(sidecar) = self.lock_sidecar().as_mut() {
+            let record = whiteout.metadata.record(whiteout.size, &self.volume.options);
+            sidecar.set(Owner::Slot(slot), Box::new(record));
+        }
+        drop(self.name_object(whiteout, slot));
+        state.metadata.times.modified();
+        self.metadata_changed(state);
+        self.mark_contents_dirty(state);
+        Ok(())
     }
 
     /// Inserts an entry into this directory, with the record of its object, which has a size in bytes.

@@ -211,7 +211,14 @@ impl Inode {
         let mut metadata = {
             let sidecar = self.lock_sidecar();
             let record = sidecar.as_ref().and_then(|sidecar| sidecar.record(owner)).filter(|_| !is_dangling);
-            Metadata::of_entry(&entry, record, self.volume.coding())
+            let mut metadata = Metadata::of_entry(&entry, record, self.volume.coding());
+            if self.volume.has_metadata()
+                && entry.name.is_saved()
+                && !Metadata::has_own(&entry, record, &self.volume.entry_metadata)
+            {
+                metadata.restrict(&self.volume.options);
+            }
+            metadata
         };
         if is_dangling {
             metadata.protection.mode = 0;

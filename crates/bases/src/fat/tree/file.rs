@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vnode::profile::{self, Part};
 use vnode::{
@@ -22,14 +22,25 @@ use super::inode::{Inode, State};
 /// Mode bits that a change of data may clear.
 const SET_ID_BITS: u32 = libc::S_ISUID | libc::S_ISGID;
 
+/// Where data is written.
+#[derive(Clone, Copy)]
+enum WriteStart {
+    /// At this offset.
+    At(u64),
+    /// At the end of the file.
+    End,
+    /// At this offset, if the file ends there.
+    EndAt(u64),
+}
+
 /// An open regular file.
 pub(crate) struct FatFile {
     inode: Arc<Inode>,
     flags: OpenFlags,
     /// Distinguishes this open file's locks from others'.
     number: u64,
-    /// This open file has reserved clusters.
-    reservations: AtomicUsize,
+    /// This open file is one of [`State::reservers`].
+    is_reserver: AtomicBool,
     /// Number of failed synchronizations that this open file has reported, or that precede it.
     reported: AtomicU64,
     /// What is read in blocks.
@@ -91,16 +102,18 @@ impl Inode {
         self.metadata_changed(state);
     }
 
-    /// Writes at `offset`, or at the end. Returns the number of bytes, fewer if there is no more space.
-    fn write_data(
-        &self,
-        change: &Change<'_>,
-        caller: &Caller,
-        offset: Option<u64>,
-        data: &[u8],
-    ) -> Result<(u64, usize)> {
+    /// Writes data. Returns the offset and the number of bytes, fewer if there is no more space.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the file no longer ends at [`WriteStart::EndAt`]; `EFBIG`, `ENOSPC`, `EIO`.
+    fn write_data(&self, change: &Change<'_>, caller: &Caller, start: WriteStart, data: &[u8]) -> Result<(u64, usize)> {
         let mut state = self.write_for_data(change)?;
-        let offset = offset.unwrap_or(state.size);
+        let offset = match start {
+            WriteStart::At(offset) => offset,
+            WriteStart::End => state.size,
+            WriteStart::EndAt(end) if end == state.size => end,
+            WriteStart::EndAt(_) => return Err(Errno::EAGAIN),
+        };
         if offset >= SIZE_MAX {
             return Err(Errno::EFBIG);
         }
@@ -160,7 +173,7 @@ impl FatFile {
     fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open_number();
         let reported = AtomicU64::new(inode.volume.failed_syncs.load(Ordering::Acquire));
-        Self { inode, flags, number, reservations: AtomicUsize::new(0), reported, block: BlockBuffer::default() }
+        Self { inode, flags, number, is_reserver: AtomicBool::new(false), reported, block: BlockBuffer::default() }
     }
 
     fn require_writable(&self) -> Result<()> {
@@ -206,15 +219,17 @@ impl OpenFile for FatFile {
         if data.is_empty() {
             return Ok(0);
         }
-        let offset = (!self.flags.appends()).then_some(offset);
+        let appends = self.flags.appends();
+        let start = if appends { WriteStart::End } else { WriteStart::At(offset) };
         let inode = &self.inode;
-        inode.grow_in_parts(offset.filter(|&offset| offset < SIZE_MAX).unwrap_or(0))?;
-        let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, offset, data))?;
+        inode.grow_in_parts(if appends { 0 } else { offset.min(SIZE_MAX - 1) })?;
+        let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, start, data))?;
         if written < data.len() && start + (written as u64) < SIZE_MAX && inode.volume.can_retry(Errno::ENOSPC) {
             inode.volume.synchronize()?;
-            let rest = inode.volume.change(|change| {
-                inode.write_data(change, caller, offset.map(|_| start + written as u64), &data[written..])
-            });
+            let next = start + written as u64;
+            let next = if appends { WriteStart::EndAt(next) } else { WriteStart::At(next) };
+            // What somebody else appended meanwhile is not between the parts of one write: the first part is reported then.
+            let rest = inode.volume.change(|change| inode.write_data(change, caller, next, &data[written..]));
             written += rest.map_or(0, |(_, length)| length);
         }
         self.complete()?;
@@ -275,7 +290,9 @@ impl OpenFile for FatFile {
             }
             if end > state.size && keeps_size {
                 state.reserved_clusters = state.reserved_clusters.max(self.inode.volume.clusters_of(end));
-                self.reservations.fetch_add(1, Ordering::Relaxed);
+                if !self.is_reserver.swap(true, Ordering::Relaxed) {
+                    state.reservers += 1;
+                }
             } else if end > state.size {
                 self.inode.resize(&mut state, end)?;
             }
@@ -312,10 +329,13 @@ impl OpenFile for FatFile {
 impl Drop for FatFile {
     fn drop(&mut self) {
         self.inode.release_locks(|table| table.release_holder(self.number));
-        if self.reservations.load(Ordering::Relaxed) > 0 {
+        if self.is_reserver.load(Ordering::Relaxed) {
             let mut state = self.inode.write();
-            state.reserved_clusters = 0;
-            self.inode.mark_truncated();
+            state.reservers = state.reservers.saturating_sub(1);
+            if state.reservers == 0 {
+                state.reserved_clusters = 0;
+                self.inode.mark_truncated();
+            }
         }
     }
 }

@@ -69,8 +69,10 @@ pub(crate) struct State {
     pub(crate) is_linkable: bool,
     /// Size of a file in bytes.
     pub(crate) size: u64,
-    /// Clusters that a file keeps although it does not need them.
+    /// Clusters that a file keeps although it does not need them, until the last of those who reserved some closes it.
     pub(crate) reserved_clusters: u32,
+    /// Number of open files by which clusters were reserved.
+    pub(crate) reservers: u32,
     /// Entries of a directory, while they are in memory.
     pub(crate) contents: Option<Contents>,
     /// The entry of the object differs from this state.
@@ -152,6 +154,7 @@ impl Inode {
                 is_linkable: false,
                 size: new.size,
                 reserved_clusters: 0,
+                reservers: 0,
                 contents: None,
                 is_dirty: false,
                 is_being_written: false,

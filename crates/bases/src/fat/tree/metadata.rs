@@ -82,11 +82,26 @@ impl Metadata {
             return default.with_fields(entry, coding.decode(entry), (options, coding));
         }
         match record {
-            Some(record) if (record.protection.kind == FileKind::Directory) == entry.is_directory() => {
+            Some(record) if Self::has_own(entry, Some(record), coding) => {
                 default.with_record(entry, record).masked(options)
             }
             _ => default,
         }
+    }
+
+    /// Returns whether the mode that [`Metadata::of_entry`] returns is the object's own, and not that of the options.
+    pub(crate) fn has_own(entry: &Entry, record: Option<&Record>, coding: &EntryMetadata) -> bool {
+        if coding.is_used() {
+            return coding.decode(entry).is_some();
+        }
+        record.is_some_and(|record| (record.protection.kind == FileKind::Directory) == entry.is_directory())
+    }
+
+    /// Makes the object one that only the superuser may use: it was saved by a check, which does not know whose it was.
+    pub(crate) fn restrict(&mut self, options: &Options) {
+        let mode = if self.protection.kind == FileKind::Directory { 0o700 } else { 0o600 };
+        (self.protection.uid, self.protection.gid, self.protection.mode) = (0, 0, mode);
+        *self = self.clone().masked(options);
     }
 
     /// Returns the kind of the object of an entry, as [`Metadata::of_entry`].
@@ -176,7 +191,9 @@ impl Metadata {
     /// Sets the fields of an entry, except for its name, first cluster and size.
     pub(crate) fn store(&self, entry: &mut Entry, (options, coding): (&Options, &EntryMetadata)) {
         entry.attributes = self.stored_attributes();
-        entry.created = self.created;
+        if !coding.is_used() {
+            entry.created = self.created;
+        }
         let offset = options.time_offset_minutes;
         entry.modified = DosDateTime { hundredths: 0, ..DosDateTime::encode(self.times.mtime, offset) };
         entry.accessed_date = DosDateTime::encode(self.times.atime, offset).date;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
-use vnode::{Caller, Device, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
+use vnode::{Caller, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
 
 use crate::fat::directory::contents::PreparedEntry;
 use crate::fat::format::{Entry, FatWidth};
@@ -10,14 +10,10 @@ use crate::unix::permissions;
 use crate::unix::renames::{self, Nesting, Rename, Target};
 
 use super::changing::Change;
-use super::create::NewObject;
 use super::inode::{Inode, State};
 use super::links::LockedStore;
 use super::pending::LinkOrder;
 use super::relink::copy_object;
-
-/// Size of the record of a whiteout in bytes, at most.
-const WHITEOUT_SIZE: u64 = 2048;
 
 /// The locked directories of a rename.
 struct LockedParents<'a> {
@@ -45,15 +41,23 @@ impl<'a> LockedParents<'a> {
         let renames = from.volume.lock_renames();
         // From here on no directory moves: if neither name is a directory's, neither of the two can be in the other's way up, which may
         // be long, and need not be taken.
-        let may_nest = mode == RenameMode::Exchange || from.has_directory(name) || to.has_directory(to_name);
-        let (from_ancestors, to_ancestors) = match may_nest {
-            true => (ancestor_numbers(from), ancestor_numbers(to)),
-            false => (vec![from.number], vec![to.number]),
-        };
-        let (mut from_state, mut to_state) = lock_both(from, to);
-        to.load(&mut to_state)?;
-        from.load(&mut from_state)?;
-        Ok(Self { from: from_state, to: Some(to_state), from_ancestors, to_ancestors, _renames: Some(renames) })
+        let mut may_nest = mode == RenameMode::Exchange || from.has_directory(name) || to.has_directory(to_name);
+        loop {
+            let (from_ancestors, to_ancestors) = match may_nest {
+                true => (ancestor_numbers(from), ancestor_numbers(to)),
+                false => (vec![from.number], vec![to.number]),
+            };
+            let (mut from_state, mut to_state) = lock_both(from, to);
+            to.load(&mut to_state)?;
+            from.load(&mut from_state)?;
+            // Before the directories were locked, their own names may have become those of other objects.
+            let is_directory = || from.names_directory(&from_state, name) || to.names_directory(&to_state, to_name);
+            if may_nest || !is_directory() {
+                let (from, to) = (from_state, Some(to_state));
+                return Ok(Self { from, to, from_ancestors, to_ancestors, _renames: Some(renames) });
+            }
+            may_nest = true;
+        }
     }
 
     fn to(&self) -> &State {
@@ -146,16 +150,10 @@ impl Inode {
         (name, to, to_name): (Name<'_>, &Inode, Name<'_>),
         mode: RenameMode,
     ) -> Result<Option<Arc<Inode>>> {
-        let whiteout = match mode {
-            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace if !self.volume.has_metadata() => {
-                return Err(Errno::EINVAL);
-            }
-            RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
-                let kind = FileKind::CharacterDevice;
-                Some(NewObject { kind, mode: 0, device: Device::default(), target: &[] })
-            }
-            _ => None,
-        };
+        let leaves_whiteout = matches!(mode, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace);
+        if leaves_whiteout && !self.volume.has_metadata() {
+            return Err(Errno::EINVAL);
+        }
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
@@ -163,7 +161,7 @@ impl Inode {
         if to.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        if whiteout.is_some() {
+        if leaves_whiteout {
             self.volume.number_owners(caller.uid, caller.gid)?;
         }
         let mut parents = LockedParents::lock((self, name), (to, to_name), mode)?;
@@ -192,6 +190,8 @@ impl Inode {
                 RenameMode::NoReplace | RenameMode::WhiteoutNoReplace if is_same => return Err(Errno::EEXIST),
                 RenameMode::Exchange => return Ok(None),
                 _ if is_same => return Ok(None),
+                // The name of the whiteout would be the new one.
+                RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => return Err(Errno::EEXIST),
                 _ => {}
             }
         }
@@ -226,13 +226,8 @@ impl Inode {
         match mode {
             RenameMode::Exchange => self.exchange(&mut parents, &mut objects, names, (&source, target.as_ref()))?,
             _ => {
-                if whiteout.is_some() {
-                    self.reserve_record(&mut parents.from, WHITEOUT_SIZE)?;
-                }
-                self.replace(&mut parents, &mut objects, names, (&source, target.as_ref()))?;
-                if let Some(whiteout) = whiteout {
-                    self.add(change, &mut parents.from, caller, name, &whiteout)?;
-                }
+                let caller = leaves_whiteout.then_some(caller);
+                self.replace(&mut parents, &mut objects, names, (&source, target.as_ref()), caller)?;
             }
         }
         drop(objects);
@@ -247,7 +242,11 @@ impl Inode {
 
     /// Returns whether a name in this directory is that of a directory.
     fn has_directory(&self, name: Name<'_>) -> bool {
-        let Ok(state) = self.read_loaded() else { return false };
+        self.read_loaded().is_ok_and(|state| self.names_directory(&state, name))
+    }
+
+    /// Returns whether a name in this directory, whose state the caller holds locked and loaded, is that of a directory.
+    fn names_directory(&self, state: &State, name: Name<'_>) -> bool {
         let entry = || {
             let contents = state.contents().ok()?;
             let units = self.volume.rules.units_to_find(name)?;
@@ -256,13 +255,14 @@ impl Inode {
         entry().is_some_and(|entry| entry.is_directory())
     }
 
-    /// Moves the source over the target, or to a new name.
+    /// Moves the source over the target, or to a new name. `whiteout_of` is the caller who leaves a whiteout in its place.
     fn replace(
         &self,
         parents: &mut LockedParents<'_>,
         objects: &mut LockedObjects<'_>,
         names: Names<'_>,
         (source, target): (&Arc<Inode>, Option<&Arc<Inode>>),
+        whiteout_of: Option<&Caller>,
     ) -> Result<()> {
         let Names { from_slot, to, to_name, to_slot, from_is_link, to_is_link } = names;
         if to_is_link && objects.store.is_none() {
@@ -276,6 +276,10 @@ impl Inode {
             Some(_) => None,
             None => Some(self.prepare_name(parents, names, entry)?),
         };
+        let whiteout = match whiteout_of {
+            Some(caller) => Some(self.make_whiteout(&mut parents.from, caller)?),
+            None => None,
+        };
         objects.source.metadata.times.changed();
         // Nothing fails from here on.
         let slot = match (to_slot, prepared) {
@@ -288,7 +292,10 @@ impl Inode {
             (None, None) => return Err(Errno::EIO),
         };
         debug_assert!(to_slot.is_some() || to_name.as_bytes().len() <= vnode::NAME_MAX);
-        self.detach(&mut parents.from, from_slot)?;
+        match whiteout {
+            Some(_) => self.forget_record(&mut parents.from, from_slot)?,
+            None => self.detach(&mut parents.from, from_slot)?,
+        }
         if let (Some(target), Some(state)) = (target, &mut objects.target) {
             match (&mut objects.store, to_slot) {
                 (Some(store), Some(slot)) => {
@@ -303,6 +310,9 @@ impl Inode {
         }
         source.forget_name(self, from_slot);
         relink_or_note(source, &mut objects.source, from_is_link, (to, slot));
+        if let Some(whiteout) = whiteout {
+            self.leave_whiteout(&mut parents.from, from_slot, whiteout)?;
+        }
         if let Some(to_state) = &mut parents.to {
             self.change_parent(source, &mut objects.source, to)?;
             to_state.metadata.times.modified();

@@ -228,7 +228,9 @@ impl Volume<Inode> {
             let state = inode.write();
             if !state.is_unlinked(inode) {
                 let kept = self.clusters_of(state.size).max(*needed).max(state.reserved_clusters);
-                inode.lock_chain().cut(&mut self.lock_clusters(), &self.storage, kept)?;
+                let mut chain = inode.lock_chain();
+                self.access().approach(&mut chain, kept.saturating_sub(1))?;
+                chain.cut(&mut self.lock_clusters(), &self.storage, kept)?;
             }
         }
         Ok(())
@@ -246,11 +248,8 @@ impl Volume<Inode> {
             return self.storage.flush();
         }
         self.write_mirrors()?;
-        let (free_clusters, next_free) = {
-            let mut clusters = self.lock_clusters();
-            let table = clusters.table();
-            (table.free_clusters(&self.storage)?, table.lowest_free())
-        };
+        let free_clusters = self.free_clusters()?;
+        let next_free = self.lock_clusters().table().lowest_free();
         state::write_free_clusters(&self.storage, free_clusters, next_free)?;
         self.storage.flush()?;
         if self.is_trusted && !self.storage.is_damaged() { self.mark(sync, false) } else { Ok(()) }

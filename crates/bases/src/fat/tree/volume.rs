@@ -303,8 +303,11 @@ impl<I> Volume<I> {
     /// Returns the number of a new object that has this first cluster already.
     pub(crate) fn new_number_of_cluster(&self, cluster: u32) -> InodeNumber {
         let number = InodeNumber::new(cluster.into());
+        // An unnamed file is in no entry, so that only the table of live objects has its number. Asked first: the cluster is in use, so
+        // that no object gets its number from here on.
+        let is_live = self.find_live(number).is_some();
         let mut numbers = self.lock_numbers();
-        if numbers.is_taken(number) { numbers.other() } else { number }
+        if is_live || numbers.is_taken(number) { numbers.other() } else { number }
     }
 
     /// Returns the number of a new object without clusters: that of a free cluster, which will be its first.

@@ -13,7 +13,7 @@ use super::table::Table;
 /// The chain of an object.
 ///
 /// A file that became smaller keeps its clusters until the smaller size is on the disk. Until then it may use them again.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Chain {
     positions: Positions,
     /// Number of clusters of the chain, once it is known.
@@ -55,6 +55,20 @@ impl Chain {
             let first = self.first();
             storage.damage("size-beyond-chain", format_args!("the chain of cluster {first} ends before its file"))
         })
+    }
+
+    /// Follows the chain towards the cluster with an index, by `steps_max` clusters at most. Returns whether nothing is left to follow.
+    ///
+    /// # Errors
+    /// `EIO` if the chain is damaged, or cannot be read.
+    pub(crate) fn approach(
+        &mut self,
+        table: &mut Table,
+        storage: &Storage,
+        index: u32,
+        steps_max: u32,
+    ) -> Result<bool> {
+        self.positions.approach(table, storage, index, steps_max)
     }
 
     /// Returns all runs of a chain of at most `length_max` clusters, and thereby its length. A chain that ends with a free or
@@ -104,12 +118,14 @@ impl Chain {
         Ok(length)
     }
 
-    /// Cuts the chain to `length` clusters, and frees the rest.
+    /// Cuts the chain to `length` clusters, and frees the rest. Of a chain whose length is not known, nothing says that the rest belongs
+    /// to it: it is cut off as [`Chain::settle`] does.
     ///
     /// # Errors
     /// `EIO`, `ENOMEM`.
     pub(crate) fn cut(&mut self, clusters: &mut Clusters, storage: &Storage, length: u32) -> Result<()> {
-        if self.length.is_some_and(|known| known <= length) {
+        let Some(known) = self.length else { return self.settle_at_most(clusters, storage, length) };
+        if known <= length {
             return Ok(());
         }
         let rest = match length.checked_sub(1) {
@@ -126,9 +142,19 @@ impl Chain {
         self.positions.truncate(length);
         self.length = Some(length);
         match rest {
-            Some(rest) => free_chain(clusters, storage, rest, u32::MAX),
+            Some(rest) => free_chain(clusters, storage, rest, known - length),
             None => Ok(()),
         }
+    }
+
+    /// Settles a chain that holds data in its first `length` clusters, unless it is shorter.
+    fn settle_at_most(&mut self, clusters: &mut Clusters, storage: &Storage, length: u32) -> Result<()> {
+        if let Some(last) = length.checked_sub(1)
+            && self.positions.find(clusters.table(), storage, last, 1)?.is_none()
+        {
+            return Ok(());
+        }
+        self.settle(clusters, storage, length).map(drop)
     }
 
     /// Determines the length of a chain whose first `used` clusters hold data. What follows them on the disk is cut off, since

@@ -9,6 +9,9 @@ use super::chain::Chain;
 use super::run::Run;
 use super::storage::Storage;
 
+/// Number of clusters by which a chain is followed at a time. Between two times, others get the table.
+const STEPS_MAX: u32 = 4096;
+
 /// Maximum number of zeros written at once, in bytes.
 const ZEROS_MAX: u64 = 256 * 1024;
 
@@ -25,6 +28,17 @@ impl DataAccess<'_> {
     /// Locks the table.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Clusters> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a chain to the cluster with an index, so that whatever needs it next has the table locked for a short time only.
+    ///
+    /// # Errors
+    /// As [`Chain::approach`].
+    pub(crate) fn approach(&self, chain: &mut Chain, index: u32) -> Result<()> {
+        while !chain.approach(self.lock().table(), self.storage, index, STEPS_MAX)? {
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// Fills the buffer from `offset` in a chain.
@@ -82,6 +96,7 @@ impl DataAccess<'_> {
         let count = (within + length).div_ceil(cluster_size).min(u64::from(u32::MAX)) as u32;
         let run = {
             let mut chain = chain.lock().unwrap_or_else(PoisonError::into_inner);
+            self.approach(&mut chain, index)?;
             let mut clusters = self.lock();
             chain.find(clusters.table(), self.storage, index, count)?
         };

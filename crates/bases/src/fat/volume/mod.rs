@@ -8,6 +8,7 @@ pub(crate) mod overlay;
 pub(crate) mod pages;
 pub(crate) mod positions;
 pub(crate) mod run;
+pub(crate) mod run_budget;
 pub(crate) mod state;
 pub(crate) mod storage;
 pub(crate) mod table;

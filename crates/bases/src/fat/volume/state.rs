@@ -17,6 +17,15 @@ pub(crate) fn is_marked_dirty(storage: &Storage, table: &mut Table) -> Result<bo
     Ok(boot.state.is_dirty() || in_table)
 }
 
+/// Returns whether the volume has a place that says whether it was unmounted.
+///
+/// # Errors
+/// `EIO`, `ENOMEM`.
+pub(crate) fn is_stored(storage: &Storage, table: &mut Table) -> Result<bool> {
+    let boot = BootSector::decode(&read_boot_sector(storage)?);
+    Ok(boot.has_state() || table.flags(storage)?.is_some())
+}
+
 /// Marks the volume as in use or as unmounted, in the boot sector. The table is changed in memory.
 ///
 /// # Errors
@@ -26,10 +35,11 @@ pub(crate) fn mark(storage: &Storage, table: &mut Table, is_dirty: bool) -> Resu
         table.set_flags(storage, VolumeFlags { is_dirty, ..flags })?;
     }
     let mut sector = read_boot_sector(storage)?;
-    let state = BootSector::decode(&sector).state.0;
+    let boot = BootSector::decode(&sector);
+    let state = boot.state.0;
     let state = if is_dirty { state | StateFlags::DIRTY } else { state & !StateFlags::DIRTY };
     BootSector::set_state(&mut sector, StateFlags(state));
-    storage.write(0, &sector)
+    if boot.has_state() { storage.write(0, &sector) } else { Ok(()) }
 }
 
 /// Writes the number of free clusters, if it is known and the volume has a sector for it.

@@ -1,29 +1,52 @@
 //! The file allocation table: links between clusters, in memory and on the disk.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use vnode::{Errno, Result};
 
 use crate::fat::format::{FatWidth, Link, VolumeFlags, entry_length, entry_offset, read_entry, write_entry};
 
 use super::pages::{BLOCK_SIZE, ChangedBlock, PAGE_SIZE, Pages};
+use super::run_budget::{RUN_SIZE, RunBudget};
 use super::storage::Storage;
+
+/// Number of the free clusters below one to which they were counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct FreeCount {
+    counted_to: u32,
+    count: u32,
+}
 
 /// The table of a volume. What it says is right for the objects in memory; the disk follows at each synchronization.
 pub(crate) struct Table {
     pages: Pages,
-    /// Number of free clusters, once they were counted.
-    free: Option<u32>,
+    free: FreeCount,
     /// No cluster below this one is free and not held for somebody.
     lowest_free: u32,
     /// An entry was changed that crosses the end of a block.
     has_split_entry: bool,
+    /// Memory for what is known of the chains of files.
+    run_budget: Arc<RunBudget>,
 }
 
 impl Table {
-    /// Returns the table of a volume, which takes about `memory` bytes.
+    /// Returns the table of a volume, which takes about `memory` bytes, of which a quarter is for what is known of the chains of files.
     pub(crate) fn new(memory: u64) -> Self {
-        Self { pages: Pages::new(memory), free: None, lowest_free: 0, has_split_entry: false }
+        let for_runs = memory / 4;
+        let runs_max = usize::try_from(for_runs).unwrap_or(usize::MAX) / RUN_SIZE;
+        Self {
+            pages: Pages::new(memory - for_runs),
+            free: FreeCount::default(),
+            lowest_free: 0,
+            has_split_entry: false,
+            run_budget: RunBudget::new(runs_max),
+        }
+    }
+
+    /// Returns the memory for what is known of the chains of files.
+    pub(crate) fn run_budget(&self) -> &Arc<RunBudget> {
+        &self.run_budget
     }
 
     /// Returns the link of a cluster.
@@ -63,11 +86,12 @@ impl Table {
         let width = storage.geometry().width();
         let before = Link::decode(width, self.value(storage, cluster)?);
         self.set_value(storage, cluster, link.encode(width))?;
+        let is_counted = u32::from(cluster < self.free.counted_to);
         match (before, link) {
             (Link::Free, Link::Free) => {}
-            (Link::Free, _) => self.free = self.free.map(|free| free.saturating_sub(1)),
+            (Link::Free, _) => self.free.count = self.free.count.saturating_sub(is_counted),
             (_, Link::Free) => {
-                self.free = self.free.map(|free| free.saturating_add(1));
+                self.free.count = self.free.count.saturating_add(is_counted);
                 self.lowest_free = self.lowest_free.min(cluster);
             }
             _ => {}
@@ -97,19 +121,19 @@ impl Table {
         self.set_value(storage, 1, flags.encode(width, value))
     }
 
-    /// Returns the number of free clusters; the first call reads the whole table.
+    /// Returns the number of free clusters. Until all were counted, this reads up to `pages_max` pages of the table from where the last
+    /// call ended, and returns `None`.
     ///
     /// # Errors
     /// `EIO`, `ENOMEM`.
-    pub(crate) fn free_clusters(&mut self, storage: &Storage) -> Result<u32> {
-        if let Some(free) = self.free {
-            return Ok(free);
-        }
+    pub(crate) fn count_free(&mut self, storage: &Storage, pages_max: u32) -> Result<Option<u32>> {
         let geometry = storage.geometry();
         let width = geometry.width();
-        let mut free = 0;
-        let mut cluster = geometry.cluster_numbers().start;
-        while cluster < geometry.cluster_numbers().end {
+        for _ in 0..pages_max {
+            let mut cluster = self.free.counted_to.max(geometry.cluster_numbers().start);
+            if cluster >= geometry.cluster_numbers().end {
+                return Ok(Some(self.free.count));
+            }
             let (number, _) = place_of(width, cluster);
             let read;
             let bytes = match self.pages.cached(number) {
@@ -119,6 +143,7 @@ impl Table {
                     &read
                 }
             };
+            let mut free = 0;
             while cluster < geometry.cluster_numbers().end {
                 let (page, offset) = place_of(width, cluster);
                 if page != number {
@@ -128,9 +153,9 @@ impl Table {
                 free += u32::from(value == Some(0));
                 cluster += 1;
             }
+            self.free = FreeCount { counted_to: cluster, count: self.free.count.saturating_add(free) };
         }
-        self.free = Some(free);
-        Ok(free)
+        Ok(None)
     }
 
     /// Returns the first free cluster in a range, from its start or from its end, that `is_usable` accepts.

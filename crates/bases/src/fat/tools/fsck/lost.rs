@@ -9,7 +9,7 @@ use super::owner::Owner;
 use super::problem::Problem;
 use super::report::Repair;
 use super::saved::SavedEntry;
-use crate::fat::format::{ENTRY_SIZE, EntryAttributes, EntrySlot, Link, ShortName};
+use crate::fat::format::{ENTRY_SIZE, EntryAttributes, EntrySlot, Link, SAVED_DIRECTORY, SAVED_FILE, ShortName};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
@@ -208,7 +208,7 @@ impl Checker<'_> {
         // What a check without repairs takes it for.
         let mut saved = SavedEntry { path: "/FSCK.DIR".into(), position: 0, parent };
         let repair = &mut |checker: &mut Self| {
-            saved = checker.save_entry("DIR", EntryAttributes::DIRECTORY, cluster, 0)?;
+            saved = checker.save_entry(SAVED_DIRECTORY, EntryAttributes::DIRECTORY, cluster, 0)?;
             let above = checker.volume.offset(cluster)? + ENTRY_SIZE as u64;
             checker.volume.set_start(above, saved.parent)
         };
@@ -311,7 +311,7 @@ impl Checker<'_> {
             LostChains::Save => {
                 checker.end_chain(part.last)?;
                 checker.volume.flush()?;
-                checker.save_entry("REC", EntryAttributes::ARCHIVE, part.first, size).map(drop)?;
+                checker.save_entry(SAVED_FILE, EntryAttributes::ARCHIVE, part.first, size).map(drop)?;
                 checker.report.files += 1;
                 Ok(())
             }

@@ -19,7 +19,8 @@ pub enum FsckMode {
 /// What becomes of clusters that belong to no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LostChains {
-    /// They become files and directories in the root directory, `FSCK0000.REC` and `FSCK0000.DIR`. The default.
+    /// They become files and directories in the root directory, `FSCK0000.REC` and `FSCK0000.DIR`. The default. On a volume with Unix
+    /// metadata, they belong to the superuser, and nobody else may use them, until they get other metadata.
     #[default]
     Save,
     /// They become free.

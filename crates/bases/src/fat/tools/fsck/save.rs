@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use super::checker::Checker;
 use super::saved::{SavedDirectory, SavedEntry};
-use crate::fat::format::{CaseBits, DosDateTime, Entry, EntryAttributes, EntrySlot, ShortName};
+use crate::fat::format::{
+    CaseBits, DosDateTime, Entry, EntryAttributes, EntrySlot, SAVED_DIRECTORY, SAVED_NAMES, ShortName,
+};
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
 use crate::fat::tools::error::ToolError;
-
-/// Number of names.
-const NAMES: u32 = 10_000;
 
 impl Checker<'_> {
     /// Creates an entry `FSCK` with the first free number and an extension. It is in the root directory, or, if that has a fixed
@@ -59,7 +58,7 @@ impl Checker<'_> {
         self.volume.disk.write(self.volume.offset(cluster)?, dots.as_flattened())?;
         self.volume.link(&new)?;
         self.volume.flush()?;
-        let (name, _) = self.create_entry(&mut range, "DIR", EntryAttributes::DIRECTORY, cluster, 0)?;
+        let (name, _) = self.create_entry(&mut range, SAVED_DIRECTORY, EntryAttributes::DIRECTORY, cluster, 0)?;
         self.report.directories += 1;
         self.saved_directory = Some(SavedDirectory {
             range: DirectoryRange { start: DirectoryStart::Cluster(cluster), clusters: 1, may_grow: true },
@@ -97,19 +96,14 @@ impl Checker<'_> {
             while let Some(slot) = reader.next(&mut self.volume)? {
                 match EntrySlot::decode(&slot.bytes) {
                     EntrySlot::End => break,
-                    EntrySlot::Entry(entry) if entry.name.0.starts_with(b"FSCK") => drop(names.insert(entry.name)),
+                    EntrySlot::Entry(entry) if entry.name.is_saved() => drop(names.insert(entry.name)),
                     _ => (),
                 }
             }
             self.saved_names = Some(names);
         }
         let taken = self.saved_names.get_or_insert_default();
-        let mut names = (0..NAMES).map(|number| {
-            let mut name = [b' '; 11];
-            let text = format!("FSCK{number:04}{extension}");
-            name.iter_mut().zip(text.bytes()).for_each(|(byte, value)| *byte = value);
-            ShortName(name)
-        });
+        let mut names = (0..SAVED_NAMES).map(|number| ShortName::saved(number, extension));
         names.find(|name| !taken.contains(name)).ok_or(ToolError::DirectoryFull)
     }
 }
