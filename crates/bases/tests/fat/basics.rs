@@ -132,8 +132,8 @@ fn a_file_that_could_not_become_larger_keeps_no_clusters() {
     file_system.sync().unwrap();
     let before = root.statfs(&superuser()).unwrap().blocks_free;
     // The file system that holds an image is full.
-    let larger = SetAttributes { size: Some(30 << 20), ..SetAttributes::default() };
-    faulty.add(Fault::of([Operation::Write], Effect::Error(Errno::ENOSPC)).within(24 << 20..u64::MAX));
+    let larger = SetAttributes { size: Some(12 << 20), ..SetAttributes::default() };
+    faulty.add(Fault::of([Operation::Write], Effect::Error(Errno::ENOSPC)).within(6 << 20..u64::MAX));
     assert_eq!(set(&vnode, larger).err(), Some(Errno::ENOSPC));
     faulty.repair();
     file_system.sync().unwrap();

@@ -222,7 +222,7 @@ impl OpenFile for FatFile {
         let appends = self.flags.appends();
         let start = if appends { WriteStart::End } else { WriteStart::At(offset) };
         let inode = &self.inode;
-        inode.grow_in_parts(if appends { 0 } else { offset.min(SIZE_MAX - 1) })?;
+        inode.grow_in_parts(if appends || offset >= SIZE_MAX { 0 } else { offset })?;
         let (start, mut written) = inode.volume.change(|change| inode.write_data(change, caller, start, data))?;
         if written < data.len() && start + (written as u64) < SIZE_MAX && inode.volume.can_retry(Errno::ENOSPC) {
             inode.volume.synchronize()?;
