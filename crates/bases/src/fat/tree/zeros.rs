@@ -30,7 +30,10 @@ impl Inode {
         if parts == 0 || size > SIZE_MAX {
             return Ok(());
         }
-        let result = (0..parts).try_for_each(|_| self.volume.change(|change| self.grow_by_part(change, size)));
+        let result = (0..parts).try_for_each(|_| {
+            self.let_others_be_stored();
+            self.volume.change(|change| self.grow_by_part(change, size))
+        });
         let is_restored = self.volume.change(|_| {
             let mut state = self.write();
             state.reserved_clusters = reserved_before;
@@ -42,6 +45,11 @@ impl Inode {
             Ok(())
         });
         result.and(is_restored)
+    }
+
+    /// Waits for a synchronization that has begun: it could not overtake changes that follow each other without a pause.
+    fn let_others_be_stored(&self) {
+        drop(self.volume.lock_synchronization());
     }
 
     /// Adds zeros to a file. The clusters of all that will be added are reserved, so that a lack of space shows at once.
@@ -65,6 +73,7 @@ impl Inode {
         let mut position = offset;
         while position < end {
             let part_end = end.min(position.saturating_add(ZEROS_MAX));
+            self.let_others_be_stored();
             self.volume.change(|_| {
                 let state = self.write();
                 self.data_version.fetch_add(1, Ordering::Relaxed);
