@@ -14,6 +14,13 @@ pub(crate) struct Named {
     pub(crate) object: Arc<Object>,
 }
 
+impl Named {
+    /// Returns this as vnodes have it, see [`Object::for_vnode`].
+    pub(crate) fn for_vnode(&self) -> Self {
+        Self { name: Arc::clone(&self.name), object: self.object.for_vnode() }
+    }
+}
+
 /// The objects that a directory shows, in the order of their records.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {

@@ -53,7 +53,7 @@ impl IsoNode {
                 let named = directory.at(position.offset).ok_or(Errno::ESTALE)?;
                 match named.object.content {
                     Content::Directory(_) | Content::Damaged => Err(Errno::ESTALE),
-                    _ => Ok(Self::Object { named: named.clone(), parent }),
+                    _ => Ok(Self::Object { named: named.for_vnode(), parent }),
                 }
             }
             HandleTarget::BootDirectory if volume.boot.is_some() => Ok(Self::BootDirectory { root: root() }),
@@ -106,7 +106,7 @@ impl IsoNode {
         match named.object.content {
             Content::Directory(_) => Ok(Self::Directory(parent.child(named)?)),
             Content::Damaged => Err(Errno::EIO),
-            _ => Ok(Self::Object { parent: Arc::clone(parent), named: named.clone() }),
+            _ => Ok(Self::Object { parent: Arc::clone(parent), named: named.for_vnode() }),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Objects: what the records of a directory say of one, in the terms of a Unix file system.
 
+use std::sync::Arc;
+
 use libc::S_IFMT;
 use vnode::{Attributes, Device, FileKind, InodeNumber, Timestamp};
 
@@ -9,6 +11,9 @@ use super::format::zisofs::Compression;
 use super::sections::FileSections;
 use super::system_use_reader::SystemUse;
 use crate::unix::protection::Protection;
+
+/// Length of the longest target of a symlink that vnodes have themselves, in bytes.
+const VNODE_TARGET_MAX: usize = 256;
 
 /// The position of the first record of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +66,8 @@ pub(crate) enum Content {
     EmptyDirectory,
     /// A symlink; `None` if its target makes no sense.
     Symlink(Option<Box<[u8]>>),
+    /// A symlink with a long target, by the length of that in bytes. Its directory has the target.
+    LongSymlink(usize),
     /// A pipe, socket or device.
     Special,
     /// What the records say contradicts itself.
@@ -146,7 +153,20 @@ impl Object {
                 (size, stored)
             }
             Content::Symlink(Some(target)) => (target.len() as u64, 0),
+            Content::LongSymlink(length) => (*length as u64, 0),
             _ => (0, 0),
+        }
+    }
+
+    /// Returns this object as vnodes have it, of which there can be any number at a time: of a symlink with a long target, one without
+    /// that. An image needs only a few bytes for each such symlink, since many records may share the target.
+    pub(crate) fn for_vnode(self: &Arc<Self>) -> Arc<Self> {
+        match &self.content {
+            Content::Symlink(Some(target)) if target.len() > VNODE_TARGET_MAX => {
+                let content = Content::LongSymlink(target.len());
+                Arc::new(Self { position: self.position, metadata: self.metadata, content })
+            }
+            _ => Arc::clone(self),
         }
     }
 
@@ -225,6 +245,23 @@ mod tests {
         let device = metadata(0, Some(0o060640));
         assert_eq!((device.mode, device.uid, device.gid, device.nlink), (0o640, 7, 8, 1));
         assert_eq!((device.rdev, metadata(0, Some(0o100640)).rdev), (Device { major: 1, minor: 2 }, Device::default()));
+    }
+
+    #[test]
+    fn vnodes_do_not_have_long_targets() {
+        let object = |target: &[u8]| {
+            let content = Content::Symlink(Some(target.into()));
+            Arc::new(Object {
+                position: RecordPosition { directory: 1, offset: 0 },
+                metadata: metadata(0, Some(0o120777)),
+                content,
+            })
+        };
+        let (short, long) = (object(b"target"), object(&[b'x'; 4095]));
+        assert!(Arc::ptr_eq(&short.for_vnode(), &short));
+        let of_vnode = long.for_vnode();
+        assert_eq!(of_vnode.sizes(), long.sizes());
+        assert!(of_vnode.memory() <= short.memory());
     }
 
     #[test]

@@ -85,9 +85,17 @@ impl Vnode for IsoNode {
 
     fn readlink(&self, _caller: &Caller) -> Result<Vec<u8>> {
         match self {
-            Self::Object { named, .. } => match &named.object.content {
+            Self::Object { named, parent } => match &named.object.content {
                 Content::Symlink(Some(target)) => Ok(target.to_vec()),
                 Content::Symlink(None) => Err(Errno::EIO),
+                Content::LongSymlink(_) => {
+                    let directory = parent.directory()?;
+                    let listed = directory.at(named.object.position.offset).map(|named| &named.object.content);
+                    match listed {
+                        Some(Content::Symlink(Some(target))) => Ok(target.to_vec()),
+                        _ => Err(Errno::EIO),
+                    }
+                }
                 _ => Err(Errno::EINVAL),
             },
             _ => Err(Errno::EINVAL),
