@@ -4,9 +4,9 @@ use vnode::{Device, FileKind};
 
 use crate::fat::format::DosDateTime;
 
+use super::fields::{UnixFields, kind_number, kind_of_number};
 use super::owners::{OWNERS_MAX, OwnerTable};
 use super::time_number::{NUMBERS, number_of_time, time_of_number};
-use super::{UnixFields, kind_number, kind_of_number};
 
 /// Size of the data of a device node: major and minor number.
 pub(crate) const DEVICE_SIZE: usize = 8;

@@ -4,7 +4,7 @@ use vnode::Device;
 
 use crate::fat::format::{DosDateTime, Entry, EntryAttributes};
 
-use super::{UnixFields, kind_number, kind_of_number};
+use super::fields::{UnixFields, kind_number, kind_of_number};
 
 /// Attribute of an entry with metadata.
 pub(crate) const MARK: EntryAttributes = EntryAttributes(0x40);

@@ -2,7 +2,8 @@
 
 use vnode::{Device, FileKind, Timestamp};
 
-use crate::fat::entry_metadata::{EntryMetadata, UnixFields, inline};
+use crate::fat::entry_metadata::fields::UnixFields;
+use crate::fat::entry_metadata::{EntryMetadata, inline};
 use crate::fat::format::{DosDateTime, Entry, EntryAttributes, FatWidth};
 use crate::fat::options::Options;
 use crate::fat::sidecar::extended_attributes::ExtendedAttributes;
