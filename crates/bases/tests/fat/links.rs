@@ -456,6 +456,32 @@ fn names_that_another_system_changes() {
 }
 
 #[test]
+fn mtools_keep_names_that_they_move() {
+    let Some(device) = device() else { return };
+    let (file_system, root) = mount(&device);
+    root.mkdir(&superuser(), name("directory"), 0o755).unwrap();
+    let file = put(&root, "a long name", &[3; 9000]).unwrap();
+    link(&root, &file, "another long name").unwrap();
+    drop((root, file, file_system));
+    let image_file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(image_file.path(), device.contents()).unwrap();
+    for (program, to) in [("mren", "::renamed"), ("mmove", "::directory")] {
+        let from = if program == "mren" { "::a long name" } else { "::renamed" };
+        match std::process::Command::new(program).arg("-i").arg(image_file.path()).args([from, to]).output() {
+            Ok(output) => assert!(output.status.success(), "{program}: {output:?}"),
+            Err(error) => return println!("skipped: {program}: {error}"),
+        }
+    }
+    let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(image_file.path()).unwrap()));
+    let (file_system, root) = mount(&device);
+    for path in ["directory/renamed", "another long name"] {
+        assert_eq!((get(&root, path).unwrap(), identity(&root, path).1), (vec![3; 9000], 2), "{path}");
+    }
+    drop((root, file_system));
+    image::check(&device);
+}
+
+#[test]
 fn a_name_without_an_object_can_only_be_moved_and_removed() {
     let Some(device) = device() else { return };
     let (file_system, root) = mount(&device);
