@@ -15,12 +15,13 @@ fn device() -> Option<Arc<MemoryDevice>> {
     image::format(KINDS[1]).map(Arc::new)
 }
 
-/// Returns where the bytes are in the image, first and last.
-fn position(image: &[u8], bytes: &[u8]) -> (usize, usize) {
-    let mut found = image.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes).map(|(at, _)| at);
-    let first = found.next().unwrap();
-    (first, found.last().unwrap_or(first))
+/// Returns where the bytes are in the image first.
+fn position(image: &[u8], bytes: &[u8]) -> usize {
+    image.windows(bytes.len()).position(|window| window == bytes).unwrap()
 }
+
+/// A change of a log that begins there.
+type Damage = dyn Fn(&mut [u8]);
 
 fn set(vnode: &VnodeRef, changes: SetAttributes) {
     vnode.setattr(&superuser(), &changes).unwrap();
@@ -63,15 +64,15 @@ fn values_in_a_torn_record_are_no_records() {
     set(&file, SetAttributes { uid: Some(1000), ..Default::default() });
     file_system.sync().unwrap();
     let image = device.contents();
-    let header = position(&image, b"PLYFSATR").0;
+    let header = position(&image, b"PLYFSATR");
     let seed = u32::from_le_bytes(image[header + 12..header + 16].try_into().unwrap());
     assert_ne!(seed, 0);
     file.setxattr(&superuser(), b"user.note", &forged_value(seed), XattrMode::Set).unwrap();
     drop((root, file, file_system));
     let mut image = device.contents();
     // The sector in which the append begins does not reach the disk.
-    let value = position(&image, b"user.note").0;
-    let item = value - 4 - position(&image[..value].iter().rev().copied().collect::<Vec<_>>(), b"TALP").0;
+    let value = position(&image, b"user.note");
+    let item = value - 4 - position(&image[..value].iter().rev().copied().collect::<Vec<_>>(), b"TALP");
     assert_eq!(&image[item..item + 4], b"PLAT");
     image[item..(item + 1).next_multiple_of(512)].fill(0);
     for growth in 0..8_usize {
@@ -141,7 +142,7 @@ fn a_visible_file_with_the_name_of_a_sidecar_is_a_file() {
         let to = name("renamed");
         let renamed = directory.rename(&superuser(), name("PLYFS.ATR"), &file_system.root(), to, RenameMode::Replace);
         assert_eq!(renamed, Ok(()), "{kind}");
-        set(&file, mode.clone());
+        set(&file, mode);
         file_system.sync().unwrap();
         for number in 0..4 {
             put(&directory, &format!("v{number}"), &[number; 5000]).unwrap();
@@ -313,7 +314,7 @@ fn auto() -> Options {
 #[test]
 fn a_damaged_log_of_a_directory_makes_nothing_public() {
     let Some(device) = private_files() else { return };
-    let damages: [&dyn Fn(&mut [u8]); 3] = [&|log| log[8] = 2, &|log| log[0] = 0, &|log| log[..512].fill(0)];
+    let damages: [&Damage; 3] = [&|log| log[8] = 2, &|log| log[0] = 0, &|log| log[..512].fill(0)];
     for damage in damages {
         let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| {
             if !is_root {
