@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use plyfs_bases::device::{DeviceRef, MemoryDevice};
+use plyfs_bases::device::{Device as _, DeviceRef, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
 use plyfs_bases::fat::tools::fsck::FsckMode;
-use plyfs_bases::fat::{FatFileSystem, MetadataMode, MountError, Options, Translation};
+use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MetadataMode, MountError, Options, Translation};
 use vnode::{Device, Errno, FileKind, FileSystem, RenameMode, SetAttributes, VnodeRef, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -409,4 +409,30 @@ fn nothing_but_the_root_directory_has_its_cluster() {
     }
     assert_eq!((names(&root).len(), get(&root, "OTHER").unwrap()), (3, b"other".to_vec()));
     assert_eq!(put(&root, "new", b"").err(), Some(Errno::EROFS));
+}
+
+#[test]
+fn what_an_append_that_failed_has_left_hides_no_later_record() {
+    let Some(device) = device() else { return };
+    let shared: DeviceRef = device.clone();
+    let faulty = Arc::new(FaultyDevice::new(shared));
+    let options = Options { errors: ErrorPolicy::Continue, ..with_sidecars() };
+    let file_system = FatFileSystem::open(faulty.clone(), "test", options.clone()).unwrap();
+    let root = file_system.root();
+    let file = put(&root, "a", b"text").unwrap();
+    file_system.sync().unwrap();
+    let image = device.contents();
+    let log = position(&image, b"PLYFSATR");
+    let end = log + 1 + image[log..log + 2048].iter().rposition(|&byte| byte != 0).unwrap();
+    set(&file, SetAttributes { mode: Some(0o600), ..Default::default() });
+    faulty.add(Fault::of([Operation::Flush], Effect::Error(Errno::EIO)));
+    assert_eq!(file_system.sync(), Err(Errno::EIO));
+    faulty.repair();
+    // The record was only in the cache of the disk.
+    device.write_at(end as u64, &vec![0; log + 2048 - end]).unwrap();
+    set(&put(&root, "b", b"text").unwrap(), SetAttributes { mode: Some(0o640), ..Default::default() });
+    drop((root, file, file_system));
+    let file_system = image::mount(&device, options);
+    let mode = |text| find(&file_system.root(), text).unwrap().attributes.mode;
+    assert_eq!((mode("a"), mode("b")), (0o600, 0o640));
 }
