@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use plyfs_bases::device::{DeviceRef, MemoryDevice};
+use plyfs_bases::device::{Device as _, DeviceRef, Effect, Fault, FaultyDevice, MemoryDevice, Operation};
 use plyfs_bases::fat::tools::fsck::FsckMode;
-use plyfs_bases::fat::{FatFileSystem, MetadataMode, MountError, Options, Translation};
+use plyfs_bases::fat::{ErrorPolicy, FatFileSystem, MetadataMode, MountError, Options, Translation};
 use vnode::{Device, Errno, FileKind, FileSystem, RenameMode, SetAttributes, VnodeRef, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -15,12 +15,13 @@ fn device() -> Option<Arc<MemoryDevice>> {
     image::format(KINDS[1]).map(Arc::new)
 }
 
-/// Returns where the bytes are in the image, first and last.
-fn position(image: &[u8], bytes: &[u8]) -> (usize, usize) {
-    let mut found = image.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes).map(|(at, _)| at);
-    let first = found.next().unwrap();
-    (first, found.last().unwrap_or(first))
+/// Returns where the bytes are in the image first.
+fn position(image: &[u8], bytes: &[u8]) -> usize {
+    image.windows(bytes.len()).position(|window| window == bytes).unwrap()
 }
+
+/// A change of a log that begins there.
+type Damage = dyn Fn(&mut [u8]);
 
 fn set(vnode: &VnodeRef, changes: SetAttributes) {
     vnode.setattr(&superuser(), &changes).unwrap();
@@ -63,15 +64,15 @@ fn values_in_a_torn_record_are_no_records() {
     set(&file, SetAttributes { uid: Some(1000), ..Default::default() });
     file_system.sync().unwrap();
     let image = device.contents();
-    let header = position(&image, b"PLYFSATR").0;
+    let header = position(&image, b"PLYFSATR");
     let seed = u32::from_le_bytes(image[header + 12..header + 16].try_into().unwrap());
     assert_ne!(seed, 0);
     file.setxattr(&superuser(), b"user.note", &forged_value(seed), XattrMode::Set).unwrap();
     drop((root, file, file_system));
     let mut image = device.contents();
     // The sector in which the append begins does not reach the disk.
-    let value = position(&image, b"user.note").0;
-    let item = value - 4 - position(&image[..value].iter().rev().copied().collect::<Vec<_>>(), b"TALP").0;
+    let value = position(&image, b"user.note");
+    let item = value - 4 - position(&image[..value].iter().rev().copied().collect::<Vec<_>>(), b"TALP");
     assert_eq!(&image[item..item + 4], b"PLAT");
     image[item..(item + 1).next_multiple_of(512)].fill(0);
     for growth in 0..8_usize {
@@ -131,7 +132,7 @@ fn a_visible_file_with_the_name_of_a_sidecar_is_a_file() {
         let to = name("renamed");
         let renamed = directory.rename(&superuser(), name("PLYFS.ATR"), &file_system.root(), to, RenameMode::Replace);
         assert_eq!(renamed, Ok(()), "{kind}");
-        set(&file, mode.clone());
+        set(&file, mode);
         file_system.sync().unwrap();
         for number in 0..4 {
             put(&directory, &format!("v{number}"), &[number; 5000]).unwrap();
@@ -303,7 +304,7 @@ fn auto() -> Options {
 #[test]
 fn a_damaged_log_of_a_directory_makes_nothing_public() {
     let Some(device) = private_files() else { return };
-    let damages: [&dyn Fn(&mut [u8]); 3] = [&|log| log[8] = 2, &|log| log[0] = 0, &|log| log[..512].fill(0)];
+    let damages: [&Damage; 3] = [&|log| log[8] = 2, &|log| log[0] = 0, &|log| log[..512].fill(0)];
     for damage in damages {
         let damaged = changed(&device, b"PLYFSATR\x01", |log, is_root| {
             if !is_root {
@@ -398,4 +399,30 @@ fn nothing_but_the_root_directory_has_its_cluster() {
     }
     assert_eq!((names(&root).len(), get(&root, "OTHER").unwrap()), (3, b"other".to_vec()));
     assert_eq!(put(&root, "new", b"").err(), Some(Errno::EROFS));
+}
+
+#[test]
+fn what_an_append_that_failed_has_left_hides_no_later_record() {
+    let Some(device) = device() else { return };
+    let shared: DeviceRef = device.clone();
+    let faulty = Arc::new(FaultyDevice::new(shared));
+    let options = Options { errors: ErrorPolicy::Continue, ..with_sidecars() };
+    let file_system = FatFileSystem::open(faulty.clone(), "test", options.clone()).unwrap();
+    let root = file_system.root();
+    let file = put(&root, "a", b"text").unwrap();
+    file_system.sync().unwrap();
+    let image = device.contents();
+    let log = position(&image, b"PLYFSATR");
+    let end = log + 1 + image[log..log + 2048].iter().rposition(|&byte| byte != 0).unwrap();
+    set(&file, SetAttributes { mode: Some(0o600), ..Default::default() });
+    faulty.add(Fault::of([Operation::Flush], Effect::Error(Errno::EIO)));
+    assert_eq!(file_system.sync(), Err(Errno::EIO));
+    faulty.repair();
+    // The record was only in the cache of the disk.
+    device.write_at(end as u64, &vec![0; log + 2048 - end]).unwrap();
+    set(&put(&root, "b", b"text").unwrap(), SetAttributes { mode: Some(0o640), ..Default::default() });
+    drop((root, file, file_system));
+    let file_system = image::mount(&device, options);
+    let mode = |text| find(&file_system.root(), text).unwrap().attributes.mode;
+    assert_eq!((mode("a"), mode("b")), (0o600, 0o640));
 }

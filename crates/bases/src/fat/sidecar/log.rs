@@ -111,6 +111,9 @@ mod tests {
 
     const SEED: Seed = Seed(0x1234_5678);
 
+    /// A change of an item.
+    type Damage = dyn Fn(&mut [u8]);
+
     fn item(number: u16) -> LogItem {
         let name = vec![number; usize::from(number)];
         LogItem::Removal(Identity { name, created: DosDateTime::default(), cluster: number.into() }, 0)
@@ -144,7 +147,7 @@ mod tests {
     fn a_torn_item_ends_the_log() {
         let whole = log(&[100, 101, 150]);
         let second = HEADER_SIZE + frame(&item(100), SEED).len();
-        let damages: [&dyn Fn(&mut [u8]); 3] = [
+        let damages: [&Damage; 3] = [
             &|item| item[40] ^= 1,
             &|item| item[4..8].fill(0xFF),
             // The beginning did not reach the disk.
