@@ -86,6 +86,12 @@ fn a_whiteout_keeps_the_name_and_stays() {
         let root = file_system.root();
         put(&root, "A longer name.txt", b"1").unwrap();
         put(&root, "victim", b"2").unwrap();
+        // With a similar short name.
+        put(&root, "Another long name 1", b"3").unwrap();
+        let to = name("Another long name 2");
+        root.rename(&superuser(), name("Another long name 1"), &root, to, RenameMode::Whiteout).unwrap();
+        root.unlink(&superuser(), name("Another long name 1")).unwrap();
+        root.rename(&superuser(), to, &root, name("Another long name 3"), RenameMode::Whiteout).unwrap();
         // Found by its short name.
         root.rename(&superuser(), name("ALONGE~1.TXT"), &root, name("victim"), RenameMode::Whiteout).unwrap();
         let same = root.rename(&superuser(), name("victim"), &root, name("VICTIM"), RenameMode::Whiteout);
@@ -96,7 +102,7 @@ fn a_whiteout_keeps_the_name_and_stays() {
         image::check(&device);
         let file_system = image::mount(&device, options);
         let root = file_system.root();
-        assert_eq!(names(&root), ["A longer name.txt", "victim"]);
+        assert_eq!(names(&root), ["A longer name.txt", "Another long name 2", "Another long name 3", "victim"]);
         assert_eq!(find(&root, "A longer name.txt").unwrap().attributes.kind, FileKind::CharacterDevice);
         assert_eq!(get(&root, "victim").unwrap(), b"1");
     }

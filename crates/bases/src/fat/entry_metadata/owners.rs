@@ -31,8 +31,8 @@ struct Ids {
 /// The IDs of users and groups, and their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerTable {
-    users: Ids,
-    groups: Ids,
+    users: Box<Ids>,
+    groups: Box<Ids>,
 }
 
 impl OwnerTable {

@@ -247,7 +247,9 @@ impl Metadata {
 
     fn stored_attributes(&self) -> EntryAttributes {
         let is_directory = self.protection.kind == FileKind::Directory;
-        let is_read_only = if is_directory {
+        // An object of an unknown owner shows no mode, but has one.
+        let is_unknown = [self.protection.uid, self.protection.gid].contains(&inline::UNKNOWN_ID);
+        let is_read_only = if is_directory || is_unknown {
             self.attributes.contains(EntryAttributes::READ_ONLY)
         } else {
             (self.protection.mode | self.hidden_mode) & WRITE_BITS == 0

@@ -274,7 +274,7 @@ impl Inode {
         let entry = parents.from.contents()?.entry(from_slot).ok_or(Errno::ENOENT)?;
         let prepared = match to_slot {
             Some(_) => None,
-            None => Some(self.prepare_name(parents, names, entry)?),
+            None => Some(self.prepare_name(parents, names, entry, whiteout_of.is_some())?),
         };
         let whiteout = match whiteout_of {
             Some(caller) => Some(self.make_whiteout(&mut parents.from, caller)?),
@@ -369,10 +369,17 @@ impl Inode {
     }
 
     /// Returns the entry of the source under its new name, for which there is room.
-    fn prepare_name(&self, parents: &mut LockedParents<'_>, names: Names<'_>, entry: Entry) -> Result<PreparedEntry> {
+    fn prepare_name(
+        &self,
+        parents: &mut LockedParents<'_>,
+        names: Names<'_>,
+        entry: Entry,
+        leaves_whiteout: bool,
+    ) -> Result<PreparedEntry> {
         let Names { from_slot, to, to_name, .. } = names;
         let units = to.check_new_name(parents.to(), to_name)?;
-        let own = if parents.to.is_some() { None } else { Some(from_slot) };
+        // A whiteout keeps the short name of the source.
+        let own = if parents.to.is_some() || leaves_whiteout { None } else { Some(from_slot) };
         let prepared = parents.to().contents()?.prepare_except(&units, entry, own)?;
         to.make_room(parents.to_mut(), &prepared)?;
         Ok(prepared)
