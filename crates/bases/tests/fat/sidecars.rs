@@ -426,3 +426,28 @@ fn what_an_append_that_failed_has_left_hides_no_later_record() {
     let mode = |text| find(&file_system.root(), text).unwrap().attributes.mode;
     assert_eq!((mode("a"), mode("b")), (0o600, 0o640));
 }
+
+#[test]
+fn short_names_and_long_ones_never_share_a_record() {
+    let Some(device) = image::format(KINDS[1]).map(Arc::new) else { return };
+    // In the code page, this is a short name of the byte 9A.
+    let pair = ["\u{DC}", "\u{F79A}"];
+    for first in [0, 1] {
+        let file_system = image::mount(&device, with_sidecars());
+        let root = file_system.root();
+        for (index, uid) in [(first, 1000), (1 - first, 1001)] {
+            let file = put(&root, pair[index], b"text").unwrap();
+            let changes = SetAttributes { mode: Some(0o600), uid: Some(uid), ..SetAttributes::default() };
+            file.setattr(&superuser(), &changes).unwrap();
+        }
+        drop((root, file_system));
+        let file_system = image::mount(&device, with_sidecars());
+        let root = file_system.root();
+        let shown = |index: usize| {
+            let attributes = find(&root, pair[index]).unwrap().attributes;
+            (attributes.mode, attributes.uid)
+        };
+        assert_eq!([shown(first), shown(1 - first)], [(0o600, 1000), (0o600, 1001)]);
+        pair.iter().for_each(|text| root.unlink(&superuser(), name(text)).unwrap());
+    }
+}

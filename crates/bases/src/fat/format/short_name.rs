@@ -115,13 +115,14 @@ impl ShortName {
     }
 
     /// Returns code units for the name that no code page changes: a byte outside of ASCII becomes a character for private use, from
-    /// U+F780 to U+F7FF.
+    /// U+F780 to U+F7FF. Since long names may have these too, an asterisk comes first then, which they may not have.
     pub fn neutral_units(&self) -> Vec<u16> {
         let (bytes, base, extension) = self.parts();
+        let mark = if bytes.is_ascii() { &b""[..] } else { b"*" };
         let unit = |&byte: &u8| if byte.is_ascii() { u16::from(byte) } else { 0xF700 | u16::from(byte) };
         let dot = if extension > 0 { &b"."[..] } else { &[] };
         let extension = &bytes[BASE..BASE + extension];
-        bytes[..base].iter().chain(dot).chain(extension).map(unit).collect()
+        mark.iter().chain(&bytes[..base]).chain(dot).chain(extension).map(unit).collect()
     }
 
     /// Checks a stored name by the rules of the format. Spaces inside are allowed; letters in lower case, and characters

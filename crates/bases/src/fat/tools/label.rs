@@ -37,9 +37,12 @@ impl LabelReport {
 
 impl fmt::Display for LabelReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "label: {}", self.label().unwrap_or("none"))?;
+        // Whoever wrote the disk does not write to the terminal.
+        let shown =
+            |label: Option<&str>| label.unwrap_or("none").replace(|character: char| character.is_control(), "\u{FFFD}");
+        writeln!(formatter, "label: {}", shown(self.label()))?;
         if self.boot != self.root {
-            writeln!(formatter, "label of the boot sector: {}", self.boot.as_deref().unwrap_or("none"))?;
+            writeln!(formatter, "label of the boot sector: {}", shown(self.boot.as_deref()))?;
         }
         writeln!(formatter, "serial number: {}", self.serial.as_deref().unwrap_or("none"))
     }
