@@ -82,8 +82,11 @@ impl FileDevice {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)).map_err(failed)?;
         lock(path, file.as_fd(), false, true)?;
-        rustix::fs::ftruncate(&file, size).map_err(failed)?;
-        Self::new(file, false, false).map_err(failed)
+        let created = rustix::fs::ftruncate(&file, size).and_then(|()| Self::new(file, false, false));
+        created.map_err(|error| {
+            let _ = rustix::fs::unlink(path);
+            failed(error)
+        })
     }
 
     fn new(file: OwnedFd, is_block_device: bool, is_read_only: bool) -> rustix::io::Result<Self> {

@@ -45,12 +45,17 @@ fn bad_sectors_are_marked_and_files_moved() {
     let sector = |cluster: u64| (data + cluster - 2).to_string();
     let (free, used) = (sector(300), sector(image.first_cluster("/a")));
     let before = image.contents();
-    let text = fat(&["badsect", "-n", "-s", &free, "--sector", &used, &image.name]).succeeded();
+    let found = fat(&["badsect", "-n", "-s", &free, "--sector", &used, &image.name]);
+    assert!(found.code == 1 && found.errors.contains("not out of use: 2;"), "{found:?}");
+    let text = found.output;
     assert!(text.contains("cluster 300 is bad; it is free\n") && text.contains("it belongs to /a\n"), "{text}");
     assert!(text.ends_with("2 bad clusters, 0 marked\n"), "{text}");
     assert!(image.contents() == before);
+    // Marking takes only the free one out of use.
+    let marked = fat(&["badsect", "--no-scan", "-s", &free, "-s", &used, &image.name]);
+    assert!(marked.code == 1 && marked.errors.contains("not out of use: 1;"), "{marked:?}");
     let report = json(&["badsect", "--relocate", "-s", &free, "-s", &used, &image.name]);
-    assert_eq!((&report["found"], &report["marked"]), (&2.into(), &2.into()), "{report}");
+    assert_eq!((&report["found"], &report["marked"]), (&2.into(), &1.into()), "{report}");
     assert_eq!(json(&["fsck", "-n", &image.name])["bad_clusters"], 2);
     assert_eq!(image.shell("cat /a"), "a".repeat(3000));
     assert_clean(&image.name);

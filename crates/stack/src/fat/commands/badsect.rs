@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bases::device::Access;
 use bases::fat::tools::{BadsectOptions, Progress, badsect};
 use clap::{Args, ValueHint};
-use layers::command::{CommandHost, Outcome};
+use layers::command::{CommandHost, Exit, Failure, Outcome};
 
 use super::image::{Contents, ImageArguments};
 use super::values::NameArguments;
@@ -62,5 +62,14 @@ pub(crate) fn run(arguments: &BadsectArguments, host: &dyn CommandHost) -> Outco
     let report = badsect(image.device.clone(), &options, progress)
         .map_err(|error| failure::of_tool("look for bad sectors on", &image.name, &error))?;
     bar.hide();
-    host.print(&if arguments.json { format!("{:#}\n", report.to_json()) } else { report.to_string() })
+    host.print(&if arguments.json { format!("{:#}\n", report.to_json()) } else { report.to_string() })?;
+    let remedy = match arguments.dry_run {
+        _ if report.left == 0 => return Ok(()),
+        true => "to mark those that are free, leave -n out",
+        false => "see the lines above; --relocate gives files others",
+    };
+    Err(Failure::new(
+        Exit::Failure,
+        format!("bad places on `{}` that are not out of use: {}; {remedy}", image.name, report.left),
+    ))
 }

@@ -133,6 +133,8 @@ fn mark_unused(
                 if options.mark {
                     volume.table.set(cluster, Link::Bad)?;
                     report.marked += 1;
+                } else {
+                    report.left += 1;
                 }
                 report.list(cluster, BadClusterUse::Free);
             }
@@ -174,16 +176,18 @@ fn report_used(
             }
             rest.remove(cluster);
             let usage = if options.relocate {
-                let usage = relocate(volume, bad, &mut owner, cluster);
+                let usage = relocate(volume, bad, &mut owner, cluster)?;
                 has_moved_directory = owner.is_directory && matches!(usage, BadClusterUse::Relocated(..));
                 report.marked += u64::from(matches!(usage, BadClusterUse::Relocated(..)));
                 usage
             } else {
                 BadClusterUse::Used(owner.path)
             };
+            report.left += u64::from(!matches!(usage, BadClusterUse::Relocated(..)));
             report.list(cluster, usage);
         }
         if !has_moved_directory {
+            report.left += rest.count();
             rest.iter().for_each(|cluster| report.list(cluster, BadClusterUse::Lost));
             break;
         }
@@ -191,7 +195,13 @@ fn report_used(
     Ok(())
 }
 
-fn relocate(volume: &mut Volume, bad: &ClusterMap, owner: &mut BadOwner, cluster: u32) -> BadClusterUse {
+/// Gives the owner another cluster. What only this cluster prevents is part of the result; a device that fails ends the work.
+fn relocate(
+    volume: &mut Volume,
+    bad: &ClusterMap,
+    owner: &mut BadOwner,
+    cluster: u32,
+) -> Result<BadClusterUse, ToolError> {
     let path = std::mem::take(&mut owner.path);
     // Another cluster of the same chain may have been replaced before.
     let start = match owner.position {
@@ -199,8 +209,9 @@ fn relocate(volume: &mut Volume, bad: &ClusterMap, owner: &mut BadOwner, cluster
         None => volume.geometry.root_cluster().unwrap_or(owner.start),
     };
     match volume.replace_cluster(start, owner.position, cluster, Some(bad), owner.is_directory) {
-        Ok(new) => BadClusterUse::Relocated(path, new),
-        Err(error) => BadClusterUse::NotRelocated(path, error),
+        Ok(new) => Ok(BadClusterUse::Relocated(path, new)),
+        Err(error @ (ToolError::Write { .. } | ToolError::Flush(_))) => Err(error),
+        Err(error) => Ok(BadClusterUse::NotRelocated(path, error)),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct BadsectReport {
     pub found: u64,
     /// Number of clusters that were marked.
     pub marked: u64,
+    /// Number of bad clusters, and of bad sectors elsewhere, that something still uses or may use.
+    pub left: u64,
     /// The first of the clusters with bad sectors.
     pub clusters: Vec<(u32, BadClusterUse)>,
     /// Bad sectors that are in no cluster: offset and length in bytes, and the name of the part.
@@ -63,6 +65,7 @@ impl BadsectReport {
 
     /// Adds a part that is in no cluster.
     pub(crate) fn list_other(&mut self, offset: u64, length: u64, name: &'static str) {
+        self.left += 1;
         if self.other.len() < LISTED_MAX {
             self.other.push((offset, length, name));
         }
@@ -83,6 +86,7 @@ impl BadsectReport {
         json!({
             "found": self.found,
             "marked": self.marked,
+            "left": self.left,
             "clusters": self.clusters.iter().map(cluster).collect::<Vec<_>>(),
             "other": self.other.iter().map(part).collect::<Vec<_>>(),
         })
