@@ -153,6 +153,11 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 /// Copies a program to be run. A process of its own does it: what this one had open for writing for a moment, a process that
 /// another test starts just then would have open too, and nobody could run it.
 pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
-    let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).output().expect("cp is started");
+    let copied = Command::new("cp")
+        .arg("--remove-destination")
+        .arg(from.as_ref())
+        .arg(to.as_ref())
+        .output()
+        .expect("cp is started");
     assert!(copied.status.success(), "{}: {}", from.as_ref().display(), String::from_utf8_lossy(&copied.stderr));
 }
