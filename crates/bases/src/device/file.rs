@@ -70,7 +70,12 @@ impl FileDevice {
         if access != Access::Examine {
             lock(path, file.as_fd(), is_block_device, !is_read_only)?;
         }
-        Self::new(file, is_block_device, is_read_only).map_err(failed)
+        let mut device = Self::new(file, is_block_device, is_read_only).map_err(failed)?;
+        // Whoever only looks reads little.
+        if access != Access::Examine {
+            device.direct = device.open_direct();
+        }
+        Ok(device)
     }
 
     /// Creates a regular file of `size` zeros, which take no space yet, and opens it for writing.
@@ -98,9 +103,16 @@ impl FileDevice {
             (rustix::fs::fstat(&file)?.st_size as u64, SECTOR_SIZE_MIN, None)
         };
         let discards = AtomicBool::new(true);
-        let is_fine = logical_sector_size.is_none_or(|size| size as usize <= DIRECT_UNIT);
-        let direct = if is_fine { open_direct(file.as_fd()) } else { None };
+        let direct = None;
         Ok(Self { file, is_block_device, is_read_only, size, sector_size, logical_sector_size, discards, direct })
+    }
+
+    /// Opens the object a second time, for reading past the page cache; `None` where its file system has no such reads.
+    fn open_direct(&self) -> Option<OwnedFd> {
+        let is_aligned = self.logical_sector_size.is_none_or(|size| size as usize <= DIRECT_UNIT);
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(DescriptorPath::new(self.file.as_fd()).as_c_str(), flags, Mode::empty()).ok();
+        if is_aligned { open() } else { None }
     }
 
     /// Reads the first part of a long range past the page cache, and returns its size: whoever reads much at a time has a cache of its
@@ -230,12 +242,6 @@ const DIRECT_UNIT: usize = 4096;
 
 /// Size in bytes from which on reads are direct. Smaller ones gain from the kernel's reading ahead.
 const DIRECT_MIN: usize = 64 << 10;
-
-/// Opens an open file or device a second time, for reading past the page cache; `None` where its file system has no such reads.
-fn open_direct(file: BorrowedFd<'_>) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    rustix::fs::open(DescriptorPath::new(file).as_c_str(), flags, Mode::empty()).ok()
-}
 
 /// Largest sector size in bytes that the kernel's page cache writes at once.
 const SECTOR_SIZE_MAX: u32 = 4096;
