@@ -9,6 +9,7 @@ use super::chain::{ChainEnd, Run};
 use super::directory::{DirectoryRange, DirectoryStart};
 use super::disk::Disk;
 use super::error::ToolError;
+use super::printable::printable;
 use super::volume::Volume;
 use crate::device::DeviceRef;
 use crate::fat::format::{
@@ -48,10 +49,7 @@ impl Dump {
 impl fmt::Display for Dump {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        self.rows.iter().try_for_each(|(name, value)| {
-            let value = value.replace(|character: char| character.is_control(), "\u{FFFD}");
-            writeln!(formatter, "{name:width$}  {value}")
-        })
+        self.rows.iter().try_for_each(|(name, value)| writeln!(formatter, "{name:width$}  {}", printable(value)))
     }
 }
 

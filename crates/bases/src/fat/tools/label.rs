@@ -8,6 +8,7 @@ use vnode::Timestamp;
 use super::directory::{DirectoryRange, DirectoryStart, EntryReader, NamedEntry};
 use super::entries::label_entry;
 use super::error::ToolError;
+use super::printable::printable;
 use super::volume::Volume;
 use crate::device::DeviceRef;
 use crate::fat::format::{CodePage, DosDateTime, EntrySlot, Label, NO_NAME, ShortName};
@@ -37,9 +38,7 @@ impl LabelReport {
 
 impl fmt::Display for LabelReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever wrote the disk does not write to the terminal.
-        let shown =
-            |label: Option<&str>| label.unwrap_or("none").replace(|character: char| character.is_control(), "\u{FFFD}");
+        let shown = |label: Option<&str>| printable(label.unwrap_or("none"));
         writeln!(formatter, "label: {}", shown(self.label()))?;
         if self.boot != self.root {
             writeln!(formatter, "label of the boot sector: {}", shown(self.boot.as_deref()))?;

@@ -14,6 +14,7 @@ mod error;
 pub mod fsck;
 mod label;
 pub mod mkfs;
+mod printable;
 mod progress;
 mod replace;
 mod surface;

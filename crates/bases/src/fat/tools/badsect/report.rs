@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::fat::tools::error::ToolError;
+use crate::fat::tools::printable::printable;
 
 /// Number of clusters, and of other parts, that are listed.
 const LISTED_MAX: usize = 10_000;
@@ -99,8 +100,7 @@ impl fmt::Display for BadsectReport {
             writeln!(formatter, "bytes {offset} to {} of {name} are bad", offset + length)?;
         }
         for (cluster, usage) in &self.clusters {
-            let usage = usage.description().replace(|character: char| character.is_control(), "\u{FFFD}");
-            writeln!(formatter, "cluster {cluster} is bad; it {usage}")?;
+            writeln!(formatter, "cluster {cluster} is bad; it {}", printable(&usage.description()))?;
         }
         writeln!(formatter, "{} bad clusters, {} marked", self.found, self.marked)
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::problem::Problem;
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::error::ToolError;
+use crate::fat::tools::printable::printable;
 
 /// What became of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,8 +152,7 @@ impl fmt::Display for Finding {
     /// Writes one line: object, description, code, and what became of it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.as_deref().unwrap_or("the file system");
-        let shown = path.replace(|character: char| character.is_control(), "\u{FFFD}");
-        write!(formatter, "{shown} {} [{}]", self.problem.description(), self.problem.code())?;
+        write!(formatter, "{} {} [{}]", printable(path), self.problem.description(), self.problem.code())?;
         if !self.clusters.is_empty() {
             write!(formatter, " (clusters {})", Run::text(&self.clusters))?;
         }
