@@ -114,24 +114,15 @@ fn at_every_moment_what_was_synchronized_is_there() {
 #[test]
 fn without_a_journal_no_file_is_damaged() {
     let kind = Kind { size: 4 << 20, sectors_per_cluster: 1, ..KINDS[1] };
-    each_workload(kind, |initial, seed| {
-        let mut random = Rng::with_seed(seed);
-        let options = Options { journal: false, ..without_sidecars() };
-        let recording = record(initial, options.clone(), STEPS, &mut random);
-        for failure in 0..FAILURES {
-            let count = random.usize(0..=recording.device.event_count());
-            let image = fail(&recording.device, count, &mut random);
-            let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
-            let (repaired, report) = image::own_report(&image, FsckMode::Repair);
-            assert_eq!(report.unrepaired(), 0, "{context}: {report}");
-            // A short name that one entry gave up, and another got, may be there twice.
-            image::check(&repaired);
-            let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { continue };
-            let file_system = image::mount(&Arc::new(repaired), options.clone());
-            let root = file_system.root();
-            for (path, file) in expected.files.iter().filter(|(path, _)| !expected.is_touched(path)) {
-                assert!(find_file(&root, path, false).as_ref() == Some(file), "{context}: {path}");
-            }
+    let options = Options { journal: false, ..without_sidecars() };
+    each_repair(kind, &options, |repaired, expected, context| {
+        // A short name that one entry gave up, and another got, may be there twice.
+        image::check(&repaired);
+        let Some(expected) = expected else { return };
+        let file_system = image::mount(&Arc::new(repaired), options.clone());
+        let root = file_system.root();
+        for (path, file) in expected.files.iter().filter(|(path, _)| !expected.is_touched(path)) {
+            assert!(find_file(&root, path, false).as_ref() == Some(file), "{context}: {path}");
         }
     });
 }
@@ -139,38 +130,39 @@ fn without_a_journal_no_file_is_damaged() {
 #[test]
 fn without_a_journal_no_file_with_several_names_is_lost() {
     let kind = Kind { size: 4 << 20, sectors_per_cluster: 1, ..KINDS[1] };
-    each_workload(kind, |initial, seed| {
-        let mut random = Rng::with_seed(seed);
-        let options = Options { journal: false, ..with_sidecars() };
-        let recording = record(initial, options.clone(), STEPS, &mut random);
-        for failure in 0..FAILURES {
-            let count = random.usize(0..=recording.device.event_count());
-            let image = fail(&recording.device, count, &mut random);
-            let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
-            let (repaired, report) = image::own_report(&image, FsckMode::Repair);
-            assert_eq!(report.unrepaired(), 0, "{context}: {report}");
-            let Some((_, expected)) = recording.expected.iter().rev().find(|(at, _)| *at <= count) else { continue };
-            let file_system = image::mount(&Arc::new(repaired), options.clone());
-            let root = file_system.root();
-            let untouched = || expected.files.iter().filter(|(path, _)| !expected.is_touched(path));
-            let are_there = |when: &str| {
-                for (path, (contents, _)) in untouched() {
-                    assert!(get(&root, path).as_ref() == Ok(contents), "{context}, {when}: {path}");
-                }
-            };
-            are_there("at first");
-            // All names that were made, moved or removed at that moment go: those that were synchronized stay.
-            for directory in DIRECTORIES {
-                let parent = find_directory(&root, directory);
-                for text in names(&parent) {
-                    let path = if directory.is_empty() { text.clone() } else { format!("{directory}/{text}") };
-                    if untouched().all(|(other, _)| *other != path) {
-                        let _ = parent.unlink(&superuser(), name(&text));
-                    }
+    let options = Options { journal: false, ..with_sidecars() };
+    each_repair(kind, &options, |repaired, expected, context| {
+        let Some(expected) = expected else { return };
+        let file_system = image::mount(&Arc::new(repaired), options.clone());
+        let root = file_system.root();
+        let untouched = || expected.files.iter().filter(|(path, _)| !expected.is_touched(path));
+        let are_there = |when: &str| {
+            for (path, (contents, _)) in untouched() {
+                assert!(get(&root, path).as_ref() == Ok(contents), "{context}, {when}: {path}");
+            }
+        };
+        are_there("at first");
+        // All names that were made, moved or removed at that moment go: those that were synchronized stay.
+        for directory in DIRECTORIES {
+            let parent = find_directory(&root, directory);
+            for text in names(&parent) {
+                let path = if directory.is_empty() { text.clone() } else { format!("{directory}/{text}") };
+                if untouched().all(|(other, _)| *other != path) {
+                    let _ = parent.unlink(&superuser(), name(&text));
                 }
             }
-            are_there("after removals");
         }
+        are_there("after removals");
+    });
+}
+
+/// Runs `check` on what a repair makes of each failure, with what was synchronized by then.
+fn each_repair(kind: Kind, options: &Options, mut check: impl FnMut(MemoryDevice, Option<&Expected>, &str)) {
+    each_failure(kind, options, |recording, (_, count), image, context| {
+        let (repaired, report) = image::own_report(&image, FsckMode::Repair);
+        assert_eq!(report.unrepaired(), 0, "{context}: {report}");
+        let expected = recording.expected.iter().rev().find(|(at, _)| *at <= count).map(|(_, expected)| expected);
+        check(repaired, expected, context);
     });
 }
 
@@ -190,6 +182,13 @@ fn each_workload(kind: Kind, mut run: impl FnMut(&MemoryDevice, u64)) {
 }
 
 fn run(kind: Kind, options: Options) {
+    each_failure(kind, &options, |recording, (failure, count), image, context| {
+        check(recording, count, Arc::new(image), context, failure % REPAIRED == 0);
+    });
+}
+
+/// Calls `run` with each failure of each workload: its number, the number of events before it, and what it left.
+fn each_failure(kind: Kind, options: &Options, mut run: impl FnMut(&Recording, (usize, usize), MemoryDevice, &str)) {
     each_workload(kind, |initial, seed| {
         let mut random = Rng::with_seed(seed);
         let recording = record(initial, options.clone(), STEPS, &mut random);
@@ -197,7 +196,7 @@ fn run(kind: Kind, options: Options) {
             let count = random.usize(0..=recording.device.event_count());
             let image = fail(&recording.device, count, &mut random);
             let context = format!("CRASH_SEED={seed}, failure {failure} at event {count}");
-            check(&recording, count, Arc::new(image), &context, failure % REPAIRED == 0);
+            run(&recording, (failure, count), image, &context);
         }
     });
 }
