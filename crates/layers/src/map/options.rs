@@ -7,14 +7,10 @@ use super::permissions::PermissionChanges;
 use super::policies::{ChangePolicies, ChangePolicy, XattrAccess};
 use super::settings::{self, CreationSettings, Settings, Squash, UsersAndGroups};
 use crate::globs::Globs;
-use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, one_of};
+use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, one_of, option};
 use crate::users::{group, user};
 
 pub(crate) const NAME: &str = "map";
-
-const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
-    OptionSpecification { key, value, summary }
-}
 
 pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("owner", "USER", "owner shown for all objects"),

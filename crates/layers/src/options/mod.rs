@@ -20,6 +20,11 @@ pub struct OptionSpecification {
     pub summary: &'static str,
 }
 
+/// Returns the specification of an option, by its key, the form of its value, and a summary.
+pub const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
+    OptionSpecification { key, value, summary }
+}
+
 /// The options given to a layer or base: every key is known and given once.
 pub struct Options<'a> {
     member: &'static str,

@@ -1,14 +1,10 @@
 //! The options of the base `fat` in stack expressions.
 
 use bases::fat::{self, OptionsError};
-use layers::options::{OptionProblem, Options};
+use layers::options::{OptionProblem, Options, option};
 use layers::{OptionError, OptionSpecification};
 
 use crate::kinds::{BaseError, PARTITION};
-
-const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
-    OptionSpecification { key, value, summary }
-}
 
 /// All options.
 pub(crate) const OPTIONS: &[OptionSpecification] = &[

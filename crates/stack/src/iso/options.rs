@@ -1,7 +1,7 @@
 //! The options of the base `iso` in stack expressions.
 
 use bases::iso;
-use layers::options::{OptionProblem, Options};
+use layers::options::{OptionProblem, Options, option};
 use layers::{OptionError, OptionSpecification};
 
 use crate::kinds::PARTITION;
@@ -27,10 +27,6 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("boot", "yes|no", "show boot images in a directory [BOOT]; default: yes"),
     option("memory", "SIZE", "memory for directories and decompressed blocks; default: 64m"),
 ];
-
-const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
-    OptionSpecification { key, value, summary }
-}
 
 /// Returns the options in the form that the base takes.
 pub(crate) fn parse(given: &Options<'_>) -> Result<iso::Options, OptionError> {
