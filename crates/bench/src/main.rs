@@ -69,7 +69,7 @@ enum Command {
     Union(Unions),
     /// FAT beside ext4, the raw device, fusefat and mtools: the tables of the DosFs paper. Subjects: raw, ext4, vfat, plyfs, fusefat, mtools
     Fat {
-        /// Parts to run, separated by commas: utilisation, transfers, operations
+        /// Parts to run, separated by commas: utilisation, transfers, limited, operations
         #[arg(long, value_delimiter = ',', value_name = "PART")]
         only: Vec<String>,
     },

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::fat::device_limit::DeviceLimit;
 use crate::system_tools::run_quietly;
 
 /// Ends everything when a signal requests it, then exits with the shell's code for that signal.
@@ -82,6 +83,17 @@ pub(crate) fn detach_loop_device(device: &Path) {
     }
 }
 
+/// Limits the transfer rate of a device to that many bytes per second each way, until [`end_device_limit`] or the harness's end.
+pub(crate) fn limit_device(device: &Path, rate: u64) -> Result<()> {
+    started().device_limit = Some(DeviceLimit::set(device, rate)?);
+    Ok(())
+}
+
+/// Ends the limit that [`limit_device`] has set.
+pub(crate) fn end_device_limit() {
+    started().device_limit.take().iter().for_each(DeviceLimit::remove);
+}
+
 /// Unmounts the root with everything below it, and removes its directory.
 pub(crate) fn end() {
     started().end();
@@ -90,11 +102,12 @@ pub(crate) fn end() {
 struct StartedProcesses {
     root: Option<PathBuf>,
     loop_devices: Vec<PathBuf>,
+    device_limit: Option<DeviceLimit>,
     groups: Vec<Pid>,
 }
 
 static STARTED_PROCESSES: Mutex<StartedProcesses> =
-    Mutex::new(StartedProcesses { root: None, loop_devices: Vec::new(), groups: Vec::new() });
+    Mutex::new(StartedProcesses { root: None, loop_devices: Vec::new(), device_limit: None, groups: Vec::new() });
 
 impl StartedProcesses {
     fn kill(&mut self) {
@@ -106,6 +119,7 @@ impl StartedProcesses {
 
     fn end(&mut self) {
         self.kill();
+        self.device_limit.take().iter().for_each(DeviceLimit::remove);
         let Some(root) = self.root.take() else { return };
         // Detaching includes the mounts below; their loop devices are freed with the last user of the file system.
         let unmounted = unmount(&root, UnmountFlags::DETACH);

@@ -11,7 +11,7 @@ use crate::options::Uring;
 
 /// Stack thin layers on any file system, and mount the result.
 ///
-/// A stack is written like a shell pipeline, base first: "/srv/data | audit | readonly". A base is a path or kind:location (such as mem:), a layer is a name with options in parentheses: audit(file=/var/log/access.json). Some bases have options, too.
+/// A stack is written like a shell pipeline, base first: "/srv/data | audit | readonly". A base is a path or kind:location (such as mem:), a layer is a name with options in parentheses: audit(to=/var/log/access.json). Some bases have options, too.
 #[derive(Debug, Parser)]
 #[command(name = "plyfs", version, after_long_help = exit::table())]
 pub struct Arguments {

@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
+use stack::syntax::{self, Base, Branch, BranchTree, Mode, Span, Spanned, Stack};
 use stack::{BuildError, BuildProblem, DeviceError, OpenBranch, OpenError};
 use vnode::FileSystemRef;
 
@@ -26,6 +27,45 @@ impl Expression {
         let mut stack = syntax::parse(&text).map_err(|error| failure(&error.into(), &text))?;
         registry().make_absolute(&mut stack, &working_directory()?);
         Ok(Expression { text, stack })
+    }
+
+    /// Reads a branch whose path has blanks or punctuation in it and is not quoted, as in `/srv/my data=ro`: the path of something that
+    /// exists. `None` if it is none.
+    pub(crate) fn read_path(argument: &OsStr) -> Option<Outcome<Expression>> {
+        let bytes = argument.as_bytes();
+        let modes = [Mode::ReadWrite, Mode::ReadOnly, Mode::NoCreate];
+        let with_mode = modes.into_iter().find_map(|mode| {
+            let path = bytes.strip_suffix(format!("={mode}").as_bytes())?;
+            Some((path, Some(Spanned::new(mode, Span::default()))))
+        });
+        let (path, mode) = with_mode.unwrap_or((bytes, None));
+        let path = OsStr::from_bytes(path);
+        let is_path = path.as_bytes().contains(&b'/') && Path::new(path).symlink_metadata().is_ok();
+        is_path.then(|| {
+            let mut branch = directory_branch(path.to_owned());
+            branch.value.mode = mode;
+            Expression::read(Stack { source: vec![branch], layers: Vec::new() }.to_string().as_ref())
+        })
+    }
+
+    /// Returns whether a word is a stack rather than the path of a directory: one with layers, with several branches, or with a kind of
+    /// base.
+    pub(crate) fn is_more_than_a_path(word: &Path) -> bool {
+        let parsed = syntax::parse(&syntax::from_argument(word.as_os_str()));
+        parsed.is_ok_and(|stack| {
+            let has_kind = |branch: &Spanned<Branch>| match &branch.value.tree {
+                BranchTree::Base(base) => base.kind.is_some(),
+                BranchTree::Stack(_) => true,
+            };
+            !stack.layers.is_empty() || stack.source.len() > 1 || stack.source.iter().any(has_kind)
+        })
+    }
+
+    /// Returns what is probably not meant: branches that no change can reach, and those that are in each other.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        add_warnings(&self.stack, &mut warnings);
+        warnings
     }
 
     /// Reads the layers for a directory that is to be mounted over.
@@ -84,6 +124,53 @@ fn directory_branch(path: OsString) -> Spanned<Branch> {
     Spanned::new(Branch { tree: BranchTree::Base(base), mode: None }, Span::default())
 }
 
+fn add_warnings(stack: &Stack, warnings: &mut Vec<String>) {
+    let inner = stack.source.iter().filter_map(|branch| match &branch.value.tree {
+        BranchTree::Stack(inner) => Some(inner),
+        BranchTree::Base(_) => None,
+    });
+    inner.for_each(|inner| add_warnings(inner, warnings));
+    let mode = |branch: &Spanned<Branch>| branch.value.mode.as_ref().map(|mode| mode.value);
+    if let Some((first, others)) = stack.source.split_first()
+        && mode(first).is_some_and(|mode| mode != Mode::ReadWrite)
+        && others.iter().any(|other| mode(other) == Some(Mode::ReadWrite))
+    {
+        let first = Branch { mode: None, ..first.value.clone() };
+        warnings.push(format!(
+            "no branch before {first} can be written, so that what is in it cannot be changed; put one with =rw before it"
+        ));
+    }
+    let paths: Vec<PathBuf> =
+        stack.source.iter().filter_map(|branch| canonical_directory(&branch.value.tree)).collect();
+    for (index, path) in paths.iter().enumerate() {
+        warnings.extend(paths[..index].iter().filter_map(|other| overlap(other, path)));
+    }
+}
+
+/// Returns a warning if two branches are one directory, or one is in the other.
+fn overlap(one: &Path, other: &Path) -> Option<String> {
+    let (inner, outer) = match () {
+        () if one == other => {
+            return Some(format!("the branch {} is given twice; leave one of them out", one.display()));
+        }
+        () if one.starts_with(other) => (one, other),
+        () if other.starts_with(one) => (other, one),
+        () => return None,
+    };
+    let (inner, outer) = (inner.display(), outer.display());
+    Some(format!(
+        "the branch {inner} is in the branch {outer}, so that each shows changes of the other; choose one beside it"
+    ))
+}
+
+/// Returns the directory of a branch without symlinks, if the branch is one.
+fn canonical_directory(tree: &BranchTree) -> Option<PathBuf> {
+    match tree {
+        BranchTree::Base(base) if is_directory(base) => fs::canonicalize(&base.location.value).ok(),
+        _ => None,
+    }
+}
+
 fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
     for branch in &stack.source {
         match &branch.value.tree {
@@ -112,7 +199,9 @@ fn failure(error: &BuildError, text: &str) -> Failure {
     let exit = match &error.problem {
         _ if error.is_in_use() => Exit::Busy,
         BuildProblem::Option(option) if option.is_failed_branch() => Exit::Stack,
-        BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
+        BuildProblem::Syntax(_) | BuildProblem::SeveralBranches { .. } | BuildProblem::ModeOfOnlyBranch(_) => {
+            Exit::Expression
+        }
         BuildProblem::UnknownBase { .. }
         | BuildProblem::NoPath(_)
         | BuildProblem::UnknownLayer { .. }

@@ -1,12 +1,19 @@
 //! Output of the command to its standard output and standard error.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 
 use serde::Serialize;
-use stack::printable::escaped;
+use stack::printable::{escaped, escaped_json};
 
 use crate::exit::{Exit, Failure, Outcome};
+
+/// Returns a word as it is written in a shell, for the commands in messages.
+pub fn shell_word(word: impl AsRef<OsStr>) -> String {
+    let text = word.as_ref().to_string_lossy();
+    shlex::try_quote(&text).map_or_else(|_| text.clone().into_owned(), |quoted| quoted.into_owned())
+}
 
 /// Reports a failure on standard error.
 pub fn report(failure: &Failure) {
@@ -29,16 +36,7 @@ pub fn print(text: &str) -> Outcome {
 /// Prints a value as JSON. Characters that control a terminal are escaped also where JSON does not ask for that.
 pub fn print_json(value: &impl Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    let is_bare = |character: char| matches!(character, '\u{7f}'..='\u{9f}');
-    let mut printed = String::with_capacity(text.len() + 1);
-    for character in text.chars() {
-        match is_bare(character) {
-            true => printed.push_str(&format!("\\u{:04x}", u32::from(character))),
-            false => printed.push(character),
-        }
-    }
-    printed.push('\n');
-    print(&printed)
+    print(&escaped_json(&format!("{text}\n")))
 }
 
 /// Returns the outcome of writing to standard output.

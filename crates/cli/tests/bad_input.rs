@@ -27,11 +27,26 @@ fn wrong_expressions() {
         ("", 3, "column 1: the stack expression is empty"),
         ("mem: |", 3, "column 7: expected a layer"),
         ("mem: | readonly(", 3, "column 16: this parenthesis is never closed"),
-        ("mem:, mem:", 3, "column 7: several branches need a layer that joins them"),
+        (
+            "mem:, mem:",
+            3,
+            "column 7: several branches need a layer that joins them; write | union after the last branch",
+        ),
         ("mem:=ro", 3, "column 6: the mode 'ro' is for one of several branches"),
         ("men:", 4, "column 1: there is no kind of base 'men'; did you mean 'mem'?"),
         ("dir:", 4, "column 1: 'dir:' needs a path"),
-        ("mem:xyz=1", 3, "column 9: unknown branch mode '1'"),
+        (
+            "mem:size=64m,inodes=9",
+            3,
+            "column 10: unknown branch mode '64m'; the modes are rw, ro and nc; if the '=' is part of the location, write \
+             mem:\"size=64m,inodes=9\"",
+        ),
+        (
+            "mem: | audit(operations=unlink,rename)",
+            3,
+            "column 38: expected '=' after the option 'rename', found ')'; write rename=value, or, since lists have colons, \
+             operations=unlink:rename",
+        ),
         ("mem:\"xyz=1\"", 4, "column 5: `mem` has no option `xyz`"),
         ("mem: | readnoly", 4, "column 8: there is no layer 'readnoly'; did you mean 'readonly'?"),
         ("mem: | readonly(all=yes)", 4, "column 17: `readonly` has no option `all`"),
@@ -46,6 +61,29 @@ fn wrong_expressions() {
         let explained = run(["explain", expression]);
         assert_eq!(explained.code, code, "{explained:?}");
     }
+}
+
+#[test]
+fn a_stack_in_the_place_of_the_mount_point_is_recognised() {
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    for stack in ["mem: | readonly", "mem:", "/some dir | readonly"] {
+        let message = "the stack comes before the mount point; write plyfs mount ";
+        refused(&scratch, &[mount, stack], 2, message);
+        let result = run(["mount", mount, stack]);
+        assert!(result.errors.ends_with(&format!(" {mount}\n")), "{result:?}");
+    }
+    let missing = scratch.name("not there");
+    let result = run(["mount", "mem:", &missing]);
+    assert!(result.errors.ends_with(&format!("mkdir '{missing}'\n")), "{result:?}");
+}
+
+#[test]
+fn a_description_of_a_stack_creates_no_file() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    run(["explain", &format!("mem: | audit(to={})", log.display())]).succeeded();
+    assert!(!log.exists());
 }
 
 #[test]

@@ -384,6 +384,32 @@ fn a_server_that_umount_cannot_wait_for_is_reported() {
 }
 
 #[test]
+fn a_stopped_server_is_named_without_waiting_for_it() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(mount);
+    if !reports_connections(pid) {
+        return run(["umount", mount]).succeeded().clear();
+    }
+    send(pid, Signal::STOP);
+    let begin = Instant::now();
+    let (details, seen) = (run(["status", mount]), status(mount));
+    let took = begin.elapsed();
+    send(pid, Signal::CONT);
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!((&seen["state"], &seen["pid"]), (&"stopped".into(), &pid.into()));
+    assert!(
+        details.output.contains("stopped: kill -CONT PID") && details.output.contains(&pid.to_string()),
+        "{details:?}"
+    );
+    run(["umount", mount]).succeeded();
+}
+
+#[test]
 fn a_silent_server_of_another_mount_is_not_waited_for_nor_reported() {
     if !can_mount() {
         return;

@@ -56,6 +56,51 @@ fn branches_change_while_programs_use_them() {
 }
 
 #[test]
+fn branches_are_named_by_paths_as_they_are_typed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("my data")).unwrap();
+    let mount = mounted(&scratch);
+    let (new, lower) = (scratch.name("my data"), scratch.name("lower"));
+    let list = run(["union", "add", &mount, &format!("{new}=ro")]).succeeded();
+    assert!(list.contains(&format!("\"{new}\"=ro\n")), "{list}");
+    let list = run(["union", "remove", &mount, &format!("{new}/")]).succeeded();
+    assert!(!list.contains("my data"), "{list}");
+    let list = run(["union", "remove", &mount, &format!("{lower}//")]).succeeded();
+    assert_eq!(list, format!("{}=rw\n", scratch.name("upper")));
+    umount(&mount);
+}
+
+#[test]
+fn branches_that_are_not_what_they_seem_are_named() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (upper, lower, mount) = (scratch.name("upper"), scratch.name("lower"), scratch.name("mount"));
+    fs::create_dir(scratch.path("lower/inner")).unwrap();
+    let cases = [
+        (format!("{lower}=ro, {upper}=rw | union"), format!("no branch before {lower} can be written")),
+        (format!("{upper}, {lower}, {lower}/. | union"), format!("the branch {lower} is given twice")),
+        (
+            format!("{upper}, {lower}, {lower}/inner | union"),
+            format!("the branch {lower}/inner is in the branch {lower}"),
+        ),
+    ];
+    for (stack, warning) in cases {
+        let result = run(["mount", &stack, &mount]);
+        umount(&mount);
+        assert!(result.code == 0 && result.errors.starts_with(&format!("plyfs: warning: {warning}")), "{result:?}");
+        assert_eq!(result.errors.lines().count(), 1, "{result:?}");
+    }
+    let usual = run(["mount", &stack(&scratch), &mount]);
+    umount(&mount);
+    assert_eq!((usual.code, usual.errors.as_str()), (0, ""));
+}
+
+#[test]
 fn cached_data_stay_over_an_open_unless_they_are_those_of_another_file() {
     if !can_mount() {
         return;

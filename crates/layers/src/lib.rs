@@ -40,6 +40,7 @@ mod globs;
 #[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]
 mod ioctl;
 mod kind;
+mod only_described;
 pub mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
@@ -49,6 +50,7 @@ mod users;
 pub use branch::{Branch, BranchMode, BranchOpener};
 pub use control::{ControlArgument, ControlArguments, ControlFailure, ControlSpecification};
 pub use kind::{BRANCHES_COMMAND, Join, Kind, Pair, Synopsis};
+pub use only_described::{is_only_described, only_described};
 pub use options::{OptionError, OptionProblem, OptionSpecification, Refusal};
 
 /// Returns the registrations of all layers in this build, sorted by name.

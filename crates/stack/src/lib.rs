@@ -25,8 +25,8 @@ pub use explain::explain;
 #[cfg(feature = "commands")]
 pub use layers::command;
 pub use layers::printable;
-pub use layers::union::{is_only_described, only_described};
 pub use layers::{
     BRANCHES_COMMAND, Branch as OpenBranch, ControlFailure, ControlSpecification, Kind, OptionSpecification,
+    is_only_described, only_described,
 };
 pub use registry::Registry;

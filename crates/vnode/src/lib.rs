@@ -60,7 +60,7 @@ pub use live_table::LiveTable;
 pub use lock::{LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner};
 pub use lock_ranges::{LockRange, LockRanges};
 pub use lock_table::LockTable;
-pub use name::{NAME_MAX, Name, NameBuf};
+pub use name::{NAME_MAX, Name, NameBuf, is_terminal_control};
 pub use needs::Needs;
 pub use notifiers::Notifiers;
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};

@@ -8,6 +8,14 @@ use crate::{Errno, Result};
 /// Maximum length of a name in bytes, as Linux's NAME_MAX. A layer that lengthens names meets this limit below itself.
 pub const NAME_MAX: usize = 255;
 
+/// Returns whether a character controls how a terminal shows the text around it: a control character, or one that changes the
+/// direction of text (Unicode's `Bidi_Control`). Names may contain them.
+pub fn is_terminal_control(character: char) -> bool {
+    let is_bidi =
+        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || is_bidi
+}
+
 /// One component of a path: 1 to [`NAME_MAX`] bytes, none of them `/` or NUL, and neither `.` nor `..`.
 ///
 /// Bytes, not text: a file system keeps what it was given, and so do we.

@@ -166,8 +166,7 @@ impl Lines<'_, '_> {
         if value.is_empty() {
             return Ok(());
         }
-        let printable = |character: char| if character.is_control() { '?' } else { character };
-        writeln!(self.0, "{key:<12}{}", value.chars().map(printable).collect::<String>())
+        writeln!(self.0, "{key:<12}{}", value.replace(vnode::is_terminal_control, "?"))
     }
 
     fn add_texts(&mut self, texts: &VolumeTexts) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! FAT file systems beside ext4, the raw device and other implementations: the tables of the DosFs paper made again.
 mod dataset;
+pub(crate) mod device_limit;
 pub(crate) mod formulas;
 mod loop_image;
 mod mtools;
@@ -27,7 +28,12 @@ use results::{FatResults, Transfers};
 use subject::{EXT4, FAMILIES, FatSubject, RAW};
 
 /// The parts, as `--only` names them.
-pub(crate) const PARTS: [&str; 3] = ["utilisation", "transfers", "operations"];
+pub(crate) const PARTS: [&str; 4] = ["utilisation", "transfers", "limited", "operations"];
+
+/// Transfer rate, in bytes per second, of the device in the part `limited`: that of a fast USB stick.
+pub(crate) const LIMIT: u64 = 200_000_000;
+/// Bytes that are written and read to see that the limit is in force.
+const LIMIT_CHECK_BYTES: u64 = 32 << 20;
 
 /// Maximum time that a subject may take for a part in one round; beyond it, the subject is considered hung.
 const MAX_TURN: Duration = Duration::from_secs(5 * 60);
@@ -76,16 +82,25 @@ fn measure(
     let runs = |part: &str| options.parts.is_empty() || options.parts.iter().any(|name| name == part);
     let descriptions = subjects.iter().map(FatSubject::description).collect();
     let machine = Machine { file_system: "a loop device, its image on a tmpfs".to_owned(), ..Machine::current() };
-    let mut results =
-        FatResults { machine, subjects: descriptions, left_out, utilisation: None, transfers: None, operations: None };
+    let mut results = FatResults::new(machine, descriptions, left_out);
     if runs("utilisation") {
         let floppy = LoopImage::create(root, "floppy", utilisation::FLOPPY_BYTES)?;
         results.utilisation = Some(utilisation::run(&floppy, options.plyfs));
     }
     let image = LoopImage::create(root, "image", image_bytes)?;
+    let transfer = |part| {
+        let result = rounds(options, subjects, part, RAW, |subject| transfers::run(&image, subject, bytes));
+        Some(Transfers { bytes, result })
+    };
     if runs("transfers") {
-        let result = rounds(options, subjects, "transfers", RAW, |subject| transfers::run(&image, subject, bytes));
-        results.transfers = Some(Transfers { bytes, result });
+        results.transfers = transfer("transfers");
+    }
+    if runs("limited") {
+        match limit(&image) {
+            Ok(()) => results.limited = transfer("limited"),
+            Err(error) => drop(results.left_out.insert("limited".to_owned(), format!("{error:#}"))),
+        }
+        teardown::end_device_limit();
     }
     if runs("operations") {
         let repetitions = if options.quick { Repetitions::QUICK } else { Repetitions::FULL };
@@ -99,6 +114,18 @@ fn measure(
         report::write_fat(directory, &mut results)?;
     }
     Ok(is_complete)
+}
+
+/// Limits the transfer rate of the device, and checks that the kernel does it.
+fn limit(image: &LoopImage) -> Result<()> {
+    teardown::limit_device(image.device(), LIMIT)?;
+    for sample in transfers::device(image, LIMIT_CHECK_BYTES)? {
+        let rate = LIMIT_CHECK_BYTES as f64 / sample.seconds;
+        if rate > 1.5 * LIMIT as f64 {
+            bail!("the kernel does not limit the device: {} {:.0} MB/s", sample.step, rate / 1e6);
+        }
+    }
+    Ok(())
 }
 
 /// Runs a part of all subjects in turns. Without the reference, ratios refer to the first subject.

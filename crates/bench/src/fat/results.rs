@@ -21,6 +21,8 @@ pub(crate) struct FatResults {
     pub utilisation: Option<Utilisation>,
     /// Table 4.
     pub transfers: Option<Transfers>,
+    /// The same on a device whose transfer rate is limited.
+    pub limited: Option<Transfers>,
     /// Table 3.
     pub operations: Option<WorkloadResult>,
 }
@@ -35,11 +37,21 @@ pub(crate) struct Transfers {
 }
 
 impl FatResults {
+    /// Returns results without figures.
+    pub(crate) fn new(
+        machine: Machine,
+        subjects: Vec<FatSubjectDescription>,
+        left_out: BTreeMap<String, String>,
+    ) -> Self {
+        Self { machine, subjects, left_out, utilisation: None, transfers: None, limited: None, operations: None }
+    }
+
     /// Takes the parts that were not run from older results of the same subjects on the same machine.
     pub(crate) fn keep_older(&mut self, older: Self) {
         if older.machine == self.machine && older.subjects == self.subjects {
             self.utilisation = self.utilisation.take().or(older.utilisation);
             self.transfers = self.transfers.take().or(older.transfers);
+            self.limited = self.limited.take().or(older.limited);
             self.operations = self.operations.take().or(older.operations);
         }
     }
@@ -47,7 +59,8 @@ impl FatResults {
     /// Returns whether nothing failed.
     pub(crate) fn is_complete(&self) -> bool {
         let utilisation = self.utilisation.iter().all(|part| part.failures.is_empty());
-        let results = self.transfers.iter().map(|part| &part.result).chain(&self.operations);
+        let transfers = self.transfers.iter().chain(&self.limited);
+        let results = transfers.map(|part| &part.result).chain(&self.operations);
         utilisation && results.into_iter().all(|result| result.failures.is_empty())
     }
 }

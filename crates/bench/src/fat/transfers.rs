@@ -21,14 +21,16 @@ pub(crate) fn run(image: &LoopImage, subject: &FatSubject, bytes: u64) -> Result
     image.check_unused()?;
     image.format(subject.format)?;
     let samples = match &subject.access {
-        Access::Device => device(image, blocks),
+        Access::Device => device(image, bytes),
         Access::Tools => tools(image, blocks),
         Access::Kernel(_) | Access::Server(..) => mounted(image, subject, blocks),
     }?;
     Ok(samples.into())
 }
 
-fn device(image: &LoopImage, blocks: u64) -> Result<[Sample; 2]> {
+/// Writes and reads that many bytes of the device itself.
+pub(super) fn device(image: &LoopImage, bytes: u64) -> Result<[Sample; 2]> {
+    let blocks = bytes / BLOCK_BYTES as u64;
     let written = timed(WRITE, || {
         write_blocks(&image.open(true)?, blocks)?;
         image.sync()

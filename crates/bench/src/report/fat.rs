@@ -2,6 +2,7 @@
 use std::fmt::Write;
 
 use super::table;
+use crate::fat::LIMIT;
 use crate::fat::results::{FatResults, Transfers};
 use crate::fat::utilisation::{SERIES, Utilisation, UtilisationRow};
 use crate::measure::WorkloadResult;
@@ -49,9 +50,11 @@ pub(crate) fn markdown(results: &FatResults) -> String {
 fn tables(results: &FatResults) -> Vec<Table> {
     let names: Vec<&str> = results.subjects.iter().map(|subject| subject.name.as_str()).collect();
     let utilisation = results.utilisation.as_ref().map(utilisation_table);
-    let transfers = results.transfers.as_ref().map(|part| transfers_table(part, &names));
+    let transfers = results.transfers.as_ref().map(|part| transfers_table(part, "", &names));
+    let device = format!(" on a device of {} MB/s", LIMIT / 1_000_000);
+    let limited = results.limited.as_ref().map(|part| transfers_table(part, &device, &names));
     let operations = results.operations.as_ref().map(|result| operations_table(result, &names));
-    [utilisation, transfers, operations].into_iter().flatten().collect()
+    [utilisation, transfers, limited, operations].into_iter().flatten().collect()
 }
 
 fn utilisation_table(part: &Utilisation) -> Table {
@@ -77,7 +80,7 @@ fn utilisation_table(part: &Utilisation) -> Table {
     }
 }
 
-fn transfers_table(part: &Transfers, names: &[&str]) -> Table {
+fn transfers_table(part: &Transfers, device: &str, names: &[&str]) -> Table {
     let result = &part.result;
     let mut headings = vec!["subject".to_owned()];
     for step in &result.steps {
@@ -99,7 +102,8 @@ fn transfers_table(part: &Transfers, names: &[&str]) -> Table {
         }
         cells
     };
-    let title = format!("Sequential transfers of {} MiB, not cached (median of {})", part.bytes >> 20, result.rounds);
+    let (size, rounds) = (part.bytes >> 20, result.rounds);
+    let title = format!("Sequential transfers of {size} MiB{device}, not cached (median of {rounds})");
     Table { title, headings, rows: names.iter().map(row).collect(), notes: notes(result) }
 }
 

@@ -59,7 +59,10 @@ impl CommandHost for MemberHost {
     }
 
     fn branch_text(&self, argument: &OsStr) -> Outcome<String> {
-        let expression = Expression::read(argument)?;
+        let expression = match Expression::read_path(argument) {
+            Some(expression) => expression?,
+            None => Expression::read(argument)?,
+        };
         if !expression.is_single_branch() {
             let message = format!("'{}' is not one branch; put a stack in parentheses", argument.display());
             return Err(Failure::new(Exit::Expression, message));

@@ -31,7 +31,7 @@ use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::MountPoint;
 use crate::mount_table;
-pub(crate) use crate::output::{notify, print, print_json, report};
+pub(crate) use crate::output::{notify, print, print_json, report, shell_word};
 use progress::ProgressLine;
 
 /// Returns the running mount on this path.
@@ -86,7 +86,7 @@ fn not_running(mount_point: &Path) -> Failure {
         }
         Some(_) => Failure::new(
             Exit::NoAnswer,
-            format!("the server of {name} does not answer; to unmount: plyfs umount {name}"),
+            format!("the server of {name} does not answer; to unmount: plyfs umount {}", shell_word(mount_point)),
         ),
         None => Failure::new(
             Exit::NoMount,

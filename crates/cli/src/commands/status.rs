@@ -36,6 +36,8 @@ enum MountState {
     Silent,
     /// Its server does not accept requests.
     Hung,
+    /// Its server is stopped (SIGSTOP).
+    Stopped,
     /// Its server has exited.
     Dead,
     /// It belongs to another user, whose servers do not answer the caller.
@@ -81,10 +83,15 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
         if lines.iter().any(|line| line.report.mount_point == mount_point) {
             continue;
         }
-        let state =
-            if super::is_of_another_user(&entry) { MountState::OtherUser } else { probe_state(&entry.mount_point) };
+        let stopped = client::stopped_server(&entry);
+        let state = match stopped {
+            _ if super::is_of_another_user(&entry) => MountState::OtherUser,
+            Some(_) => MountState::Stopped,
+            None => probe_state(&entry.mount_point),
+        };
         let report = MountReport {
             mount_point,
+            pid: stopped.unwrap_or_default(),
             stack: entry.source,
             uid: entry.user.unwrap_or_default(),
             ..MountReport::default()
@@ -135,11 +142,12 @@ fn table(lines: &[MountStatus]) -> String {
     for line in lines {
         let report = &line.report;
         let serving = |text: String| if line.is_answering() { text } else { "-".to_owned() };
+        let pid = if report.pid == 0 { "-".to_owned() } else { report.pid.to_string() };
         table.add_row([
             printable(&report.mount_point),
             printable(&report.stack),
             state_text(line).to_owned(),
-            serving(report.pid.to_string()),
+            pid,
             serving(duration(report.uptime_seconds)),
             serving(report.requests.to_string()),
             serving(if report.options.is_empty() { "-".to_owned() } else { report.options.join(",") }),
@@ -154,6 +162,9 @@ fn details(line: &MountStatus) -> String {
     let mut text = format!("mount point  {}\n", printable(&report.mount_point));
     text.push_str(&format!("stack        {}\n", printable(&report.stack)));
     text.push_str(&format!("state        {}\n", state_text(line)));
+    if line.state == MountState::Stopped {
+        text.push_str(&format!("server       {}\n", report.pid));
+    }
     if !line.is_answering() {
         return text;
     }
@@ -183,6 +194,7 @@ fn state_text(line: &MountStatus) -> &'static str {
         MountState::Detached => "detached, in use",
         MountState::Silent => "serving, no control socket",
         MountState::Hung => "does not answer",
+        MountState::Stopped => "stopped: kill -CONT PID",
         MountState::Dead => "dead: plyfs umount",
         MountState::OtherUser => "another user's",
     }

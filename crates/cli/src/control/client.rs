@@ -86,6 +86,13 @@ pub(crate) fn has_silent_server(mount_point: &Path) -> bool {
     })
 }
 
+/// Returns the pid of the server of a mount if that is stopped (SIGSTOP).
+pub(crate) fn stopped_server(entry: &mount_table::MountEntry) -> Option<u32> {
+    let servers = directories_of_owner(Some(entry)).into_iter().flat_map(|directory| queries(&directory));
+    let stopped: Vec<PendingQuery> = servers.filter(PendingQuery::is_stopped).collect();
+    stopped.iter().find(|server| server.serves(minor(entry.device))).map(|server| server.pid)
+}
+
 /// Returns the runtime directories of the user who owns a mount according to the kernel; by default, those of the caller.
 fn directories_of_owner(entry: Option<&mount_table::MountEntry>) -> Vec<RuntimeDirectory> {
     let user = entry.and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
@@ -140,12 +147,13 @@ fn queries(directory: &RuntimeDirectory) -> Vec<PendingQuery> {
 }
 
 /// Returns the mounts whose servers answer by the deadline, at least until one satisfies `is_enough`, and the servers that have
-/// not answered by then; a server that ended instead is in neither.
+/// not answered by then; a server that ended instead is in neither. One that is stopped (SIGSTOP) is not waited for.
 fn answers(
-    mut pending: Vec<PendingQuery>,
+    queries: Vec<PendingQuery>,
     deadline: Instant,
     is_enough: &dyn Fn(&MountReport) -> bool,
 ) -> (Vec<Mount>, Vec<PendingQuery>) {
+    let (stopped, mut pending): (Vec<_>, Vec<_>) = queries.into_iter().partition(PendingQuery::is_stopped);
     let mut mounts: Vec<Mount> = Vec::new();
     while !pending.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
         let remaining = deadline.saturating_duration_since(Instant::now());
@@ -161,6 +169,7 @@ fn answers(
         mounts.extend(answered.into_iter().filter_map(|pending| pending.read_response(deadline)));
         pending = waiting;
     }
+    pending.extend(stopped);
     (mounts, pending)
 }
 
@@ -180,6 +189,18 @@ impl PendingQuery {
         stream.set_write_timeout(Some(OTHER_USERS_TIMEOUT)).ok()?;
         send(&stream, &Request::Status).ok()?;
         Some(Self { stream, pid: peer.pid().unsigned_abs(), uid: peer.uid() })
+    }
+
+    /// Returns whether the server is stopped (SIGSTOP), or by a debugger, so that it cannot answer.
+    fn is_stopped(&self) -> bool {
+        let state = procfs::Process::Numbered(self.pid).stat().ok().flatten().and_then(|stat| stat.state());
+        matches!(state, Some(b'T' | b't'))
+    }
+
+    /// Returns whether the kernel reports that the server has this FUSE connection open.
+    fn serves(&self, connection: u32) -> bool {
+        let open = procfs::Process::Numbered(self.pid).fuse_connections();
+        matches!(open, Ok(Some(open)) if open.contains(&connection))
     }
 
     /// Returns whether the server may have this FUSE connection open: `false` if the kernel reports that it has only others.

@@ -139,7 +139,7 @@ fn list(session: &mut Session<'_>, path: &[u8]) -> Result<(), CommandError> {
             Err(Errno::ENODATA) => continue,
             Err(errno) => format!("({errno})"),
         };
-        session.print(&[name, b"=", value.as_bytes(), b"\n"].concat())?;
+        session.print_names(&[name, b"=", value.as_bytes(), b"\n"].concat())?;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(crate) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Com
         }
         let attributes = session.tree.attributes(&object).with_path(path)?;
         let line = format_entry(session, &style, &object, path, &attributes);
-        session.print(&line)
+        session.print_names(&line)
     })
 }
 
@@ -54,14 +54,14 @@ fn list_directory(
     titled: bool,
 ) -> Result<(), CommandError> {
     if titled {
-        session.print(&[path, b":\n"].concat())?;
+        session.print_names(&[path, b":\n"].concat())?;
     }
     if style.all {
         let parent = session.tree.find(directory, b"..", true).with_path(path)?;
         for (name, object) in [(&b"."[..], directory), (b"..", &parent)] {
             let attributes = session.tree.attributes(object).with_path(path)?;
             let line = format_entry(session, style, object, name, &attributes);
-            session.print(&line)?;
+            session.print_names(&line)?;
         }
     }
     let mut below = Vec::new();
@@ -73,7 +73,7 @@ fn list_directory(
         let here = join(path, name);
         let may_be_below = style.recursive && entry.kind.is_none_or(|kind| kind == FileKind::Directory);
         if !(style.long || style.inodes || may_be_below) {
-            session.print(&[name, b"\n"].concat())?;
+            session.print_names(&[name, b"\n"].concat())?;
             continue;
         }
         // An entry that has been removed since, or may not be accessed, is reported; the others are listed.
@@ -84,7 +84,7 @@ fn list_directory(
         match object.with_path(&here) {
             Ok((attributes, object)) => {
                 let line = format_entry(session, style, &object, name, &attributes);
-                session.print(&line)?;
+                session.print_names(&line)?;
                 if style.recursive && attributes.is_directory() {
                     below.push((object, here));
                 }
@@ -149,11 +149,11 @@ pub(crate) fn tree(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), C
         _ => return Err(CommandError::Usage),
     };
     let object = session.find(path, true)?;
-    session.print(&[path, b"\n"].concat())?;
+    session.print_names(&[path, b"\n"].concat())?;
     let mut counts = (0, 0);
     print_subtree(session, &object, path, letters.contains(&'a'), "", &mut counts)?;
     let (directories, others) = counts;
-    session.print(format!("\n{directories} directories, {others} files\n").as_bytes())
+    session.print_names(format!("\n{directories} directories, {others} files\n").as_bytes())
 }
 
 fn print_subtree(
@@ -184,7 +184,7 @@ fn print_subtree(
             line.extend([b" -> ", target.as_slice()].concat());
         }
         line.push(b'\n');
-        session.print(&line)?;
+        session.print_names(&line)?;
         if child.vnode().kind() != FileKind::Directory {
             counts.1 += 1;
             continue;
@@ -209,7 +209,7 @@ pub(crate) fn stat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), C
         let object = session.find(path, letters.contains(&'L'))?;
         let attributes = session.tree.attributes(&object).with_path(path)?;
         let text = format_attributes(session, &attributes);
-        session.print(&[b"  File: ", path, b"\n", text.as_bytes()].concat())
+        session.print_names(&[b"  File: ", path, b"\n", text.as_bytes()].concat())
     })
 }
 
@@ -292,7 +292,7 @@ pub(crate) fn pwd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Co
         return Err(CommandError::Usage);
     }
     let path = session.directory.path();
-    session.print(&[path.as_slice(), b"\n"].concat())
+    session.print_names(&[path.as_slice(), b"\n"].concat())
 }
 
 /// `readlink`
@@ -302,7 +302,7 @@ pub(crate) fn readlink(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(
     }
     session.for_each_operand("readlink", words, |session, path| {
         let target = session.find(path, false)?.vnode().readlink(session.caller()).with_path(path)?;
-        session.print(&[target.as_slice(), b"\n"].concat())
+        session.print_names(&[target.as_slice(), b"\n"].concat())
     })
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outco
     let mut output = io::stdout().lock();
     let mut errors = io::stderr();
     let mut session = Session::new(file_system.clone(), own_caller(), &COMMANDS, &mut output, &mut errors);
+    session.is_terminal = io::stdout().is_terminal();
     match commands {
         Some(text) => session.run(text.as_bytes()),
         None if io::stdin().is_terminal() => editor::run_interactive(&mut session)?,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use stack::suggest;
-use vnode::{Caller, Errno, FileSystemRef};
+use vnode::{Caller, Errno, FileSystemRef, is_terminal_control};
 
 use super::{format, words};
 use plyfs::{CallerTree, ResolvedPath};
@@ -25,6 +25,8 @@ pub(crate) struct Session<'a> {
     pub(crate) output: &'a mut dyn Write,
     pub(crate) errors: &'a mut dyn Write,
     pub(crate) commands: &'static [Command],
+    /// Whether the output is a terminal.
+    pub(crate) is_terminal: bool,
     pub(crate) failed: bool,
     pub(crate) ended: bool,
 }
@@ -62,6 +64,7 @@ impl<'a> Session<'a> {
             output,
             errors,
             commands,
+            is_terminal: false,
             failed: false,
             ended: false,
         }
@@ -153,6 +156,16 @@ impl<'a> Session<'a> {
 
     pub(crate) fn print(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         self.output.write_all(bytes).map_err(CommandError::Output)
+    }
+
+    /// Prints lines that contain names: for a terminal, as ls(1), with question marks for characters that control it.
+    pub(crate) fn print_names(&mut self, lines: &[u8]) -> Result<(), CommandError> {
+        if !self.is_terminal {
+            return self.print(lines);
+        }
+        let is_unprintable = |character: char| is_terminal_control(character) && character != '\n';
+        let lines = String::from_utf8_lossy(lines).replace(is_unprintable, "?");
+        self.print(lines.as_bytes())
     }
 }
 

@@ -47,6 +47,20 @@ impl Fixture {
 }
 
 #[test]
+fn names_do_not_control_a_terminal() {
+    let shell = Fixture::new("mem:");
+    let command = "mkdir 'a\u{1b}[2J\u{202e}b'; ls; ls -l 'a\u{1b}[2J\u{202e}b' .; tree";
+    assert!(shell.output(command).contains('\u{1b}'), "what programs read is exact");
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let mut session =
+        Session::new(shell.file_system.clone(), shell.caller.clone(), &COMMANDS, &mut output, &mut errors);
+    session.is_terminal = true;
+    session.run(command.split_once(';').unwrap().1.as_bytes());
+    let output = String::from_utf8(output).unwrap();
+    assert!(output.contains("a?[2J?b") && !output.contains(['\u{1b}', '\u{202e}']), "{output:?}");
+}
+
+#[test]
 fn files_are_written_and_read() {
     let shell = Fixture::new("mem:");
     assert_eq!(

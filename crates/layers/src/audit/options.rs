@@ -8,6 +8,7 @@ use super::reporter::Reporter;
 use super::rules::AuditRules;
 use super::sink::{SYSLOG_SOCKET, Sink};
 use crate::control::ControlSpecification;
+use crate::is_only_described;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, RuleSource};
 
@@ -118,7 +119,14 @@ fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
         }
         Some(path) => {
             let absolute = std::path::absolute(path).map_err(|error| unusable(path, error))?;
-            Ok((Sink::file(&absolute).map_err(|error| unusable(path, error))?, Some(absolute)))
+            // A description creates nothing, and says what would go wrong.
+            let sink = match is_only_described() && !absolute.exists() {
+                true => {
+                    absolute.parent().map_or(Ok(()), |above| above.metadata().map(drop)).map(|()| Sink::StandardError)
+                }
+                false => Sink::file(&absolute),
+            };
+            Ok((sink.map_err(|error| unusable(path, error))?, Some(absolute)))
         }
         None => Ok((Sink::syslog(Path::new(SYSLOG_SOCKET)).unwrap_or(Sink::StandardError), None)),
     }

@@ -46,7 +46,6 @@ pub(crate) mod tree_path;
 use crate::Kind;
 pub use branch::losses::{Loss, Losses};
 pub use branch::objects::remove_tree;
-pub use branch::only_described::{is_only_described, only_described};
 pub use branch::trust::attributes_of_marks;
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use file_system::UnionFileSystem;

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use crate::is_only_described;
 use vnode::Result;
 
 use super::branch::branches::{BranchMember, BranchSlot};
-use super::branch::only_described::is_only_described;
 use super::state::Union;
 
 /// Upper bound on how long that waits for operations in progress.

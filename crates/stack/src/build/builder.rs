@@ -99,7 +99,9 @@ impl Builder<'_> {
 
     fn build_source(&mut self, source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError> {
         let [branch] = source else {
-            return Err(BuildError::new(BuildProblem::SeveralBranches, source[1].span));
+            let layers = self.registry.layers().iter();
+            let joining = layers.filter(|kind| kind.joins_branches()).map(|kind| kind.name).collect();
+            return Err(BuildError::new(BuildProblem::SeveralBranches { joining }, source[1].span));
         };
         if let Some(mode) = &branch.value.mode {
             return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));

@@ -42,7 +42,10 @@ pub enum BuildProblem {
         layers: Vec<&'static str>,
     },
     /// Several branches without a layer that joins them.
-    SeveralBranches,
+    SeveralBranches {
+        /// Layers that join branches.
+        joining: Vec<&'static str>,
+    },
     /// A mode on the only branch, or on a branch of a FiST program.
     ModeOfOnlyBranch(Mode),
     /// A FiST program that cannot be read or has errors; the text says which.
@@ -163,10 +166,14 @@ impl fmt::Display for BuildProblem {
                 let remedy = suggest::remedy(name, layers.iter().copied());
                 write!(formatter, "there is no layer '{name}'; {remedy}")
             }
-            BuildProblem::SeveralBranches => write!(
-                formatter,
-                "several branches need a layer that joins them, and this build has none; give one base, or quote a path with a comma in it"
-            ),
+            BuildProblem::SeveralBranches { joining } => {
+                formatter.write_str("several branches need a layer that joins them; ")?;
+                match joining.first() {
+                    Some(first) => write!(formatter, "write | {first} after the last branch")?,
+                    None => formatter.write_str("this program has none: give one base")?,
+                }
+                formatter.write_str(" (a path with a comma in it is written in double quotes)")
+            }
             BuildProblem::ModeOfOnlyBranch(mode) => {
                 let layer = if *mode == Mode::ReadWrite { "" } else { ", or add the layer readonly" };
                 write!(

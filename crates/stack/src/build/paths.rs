@@ -1,7 +1,7 @@
 //! Makes the paths of an expression absolute.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use layers::OptionSpecification;
 
@@ -27,7 +27,9 @@ impl Registry {
         let kind = base.kind.as_ref().map(|kind| kind.value.as_str());
         let has_path = self.base(kind.unwrap_or(kinds::DIRECTORY)).is_some_and(|kind| kind.location_is_path);
         if has_path && !base.location.value.is_empty() {
-            base.location.value = directory.join(&base.location.value).into_os_string();
+            // Without a slash at the end: branches are named by their paths.
+            base.location.value =
+                directory.join(&base.location.value).components().collect::<PathBuf>().into_os_string();
         }
         // A plain path may turn out to be of each kind that recognises contents.
         let may_be = |other: &BaseKind| kind.map_or(other.probe.is_some(), |name| other.name == name);

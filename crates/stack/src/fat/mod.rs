@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bases::device::{Access, DeviceRef, FileDevice, find_volume};
 use bases::fat::{FatFileSystem, is_file_system};
+use layers::is_only_described;
 use layers::options::Options;
-use layers::union::is_only_described;
 use vnode::FileSystemRef;
 
 use crate::kinds::{BaseError, BaseKind, PARTITION};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bases::device::{Access, DeviceRef, FileDevice, PartitionError, find_volume};
 use bases::iso::{self, IsoFileSystem};
+use layers::is_only_described;
 use layers::options::{Options, number};
-use layers::union::is_only_described;
 
 use super::options;
 use crate::kinds::{BaseError, PARTITION};

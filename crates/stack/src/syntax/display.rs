@@ -3,8 +3,7 @@
 use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use super::lexer::is_special;
-use super::parser::is_kind;
+use super::lexer::{is_kind, is_special};
 use super::tree::{Argument, Base, Branch, BranchTree, Layer, LayerName, Stack};
 
 /// Writes one word: as it is if the lexer would read it back so, otherwise in double quotes.
@@ -90,7 +89,7 @@ fn begins_with_kind(bytes: &[u8]) -> bool {
 }
 
 /// Puts double quotes around the text, and escapes bytes that are not printable or not literal inside quotes.
-fn quote_always(bytes: &[u8]) -> String {
+pub(crate) fn quote_always(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {

@@ -36,7 +36,12 @@ pub enum SyntaxProblem {
     /// A branch mode was expected.
     ExpectedMode(FoundToken),
     /// A word that is not a branch mode.
-    UnknownMode(String),
+    UnknownMode {
+        /// The word.
+        word: String,
+        /// The branch as it is written if the word belongs to its location; `None` for a stack in parentheses.
+        quoted: Option<String>,
+    },
     /// An option's name was expected.
     ExpectedKey {
         /// The token found instead.
@@ -52,6 +57,8 @@ pub enum SyntaxProblem {
         found: FoundToken,
         /// What the option is of.
         of: Construct,
+        /// The option before it, with a value to which the word may belong.
+        before: Option<(String, String)>,
     },
     /// An option has no value.
     ExpectedValue {
@@ -159,17 +166,22 @@ impl fmt::Display for SyntaxProblem {
             SyntaxProblem::ExpectedMode(found) => {
                 write!(formatter, "expected a branch mode after '=', found {found}; the modes are {}", modes())
             }
-            SyntaxProblem::UnknownMode(word) => write!(
-                formatter,
-                "unknown branch mode '{word}'; the modes are {} (a path with '=' in it is written in double quotes)",
-                modes()
-            ),
+            SyntaxProblem::UnknownMode { word, quoted } => {
+                write!(formatter, "unknown branch mode '{word}'; the modes are {}", modes())?;
+                match quoted {
+                    Some(quoted) => write!(formatter, "; if the '=' is part of the location, write {quoted}"),
+                    None => Ok(()),
+                }
+            }
             SyntaxProblem::ExpectedKey { found, of } => {
                 write!(formatter, "expected an option, found {found}; options are written (key=value, key=value)")?;
                 formatter.write_str(of.parenthesis_remedy())
             }
-            SyntaxProblem::ExpectedEquals { key, found, of } => {
+            SyntaxProblem::ExpectedEquals { key, found, of, before } => {
                 write!(formatter, "expected '=' after the option '{key}', found {found}; write {key}=value")?;
+                if let Some((list, value)) = before {
+                    write!(formatter, ", or, since lists have colons, {list}={value}:{key}")?;
+                }
                 formatter.write_str(of.parenthesis_remedy())
             }
             SyntaxProblem::ExpectedValue { key, found } => {

@@ -182,3 +182,10 @@ fn is_blank(byte: u8) -> bool {
 fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
+
+/// Returns whether the text before a colon names a kind. Text that cannot be a kind belongs to a path, as in `/a:b` and
+/// `./a:b`.
+pub(crate) fn is_kind(text: &[u8]) -> bool {
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
+    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(inner)
+}

@@ -1,11 +1,12 @@
 //! Parses the text of an expression, by recursive descent.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use super::display::quote_always;
 use super::error::{Construct, SyntaxError, SyntaxProblem};
-use super::lexer::{Token, Word, tokens};
+use super::lexer::{Token, Word, is_kind, tokens};
 use super::tree::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
 
 /// Maximum nesting depth of parentheses: far more than a stack needs, far less than would exhaust the thread's stack.
@@ -64,7 +65,7 @@ impl Parser {
             None => BranchTree::Base(self.base()?),
         };
         let mode = match self.take(&Token::Equals) {
-            Some(_) => Some(self.mode()?),
+            Some(_) => Some(self.mode(&tree)?),
             None => None,
         };
         Ok(Spanned::new(Branch { tree, mode }, start.to(self.last_span())))
@@ -103,12 +104,36 @@ impl Parser {
         Ok(Base { kind: None, location, arguments: self.arguments(Construct::Branch)? })
     }
 
-    fn mode(&mut self) -> Result<Spanned<Mode>, SyntaxError> {
+    fn mode(&mut self, of: &BranchTree) -> Result<Spanned<Mode>, SyntaxError> {
         let (word, span) = self.word(SyntaxProblem::ExpectedMode)?;
         match Mode::ALL.into_iter().find(|mode| mode.word().as_bytes() == word.bytes) {
             Some(mode) => Ok(Spanned::new(mode, span)),
-            None => Err(SyntaxError::new(SyntaxProblem::UnknownMode(lossy(&word)), span)),
+            None => {
+                let quoted = self.with_location_to(span, of);
+                Err(SyntaxError::new(SyntaxProblem::UnknownMode { word: lossy(&word), quoted }, span))
+            }
         }
+    }
+
+    /// Returns a base as it is written if its location goes on to the end of the next words: all that precedes a space or the end of
+    /// the branch.
+    fn with_location_to(&self, mode: Span, tree: &BranchTree) -> Option<String> {
+        let BranchTree::Base(base) = tree else { return None };
+        let mut location = [base.location.value.as_bytes(), b"="].concat();
+        let mut end = mode.start;
+        for (token, span) in self.tokens.get(self.position - 1..).unwrap_or_default() {
+            match token {
+                _ if span.start != end => break,
+                Token::Word(word) => location.extend_from_slice(&word.bytes),
+                Token::Equals => location.push(b'='),
+                // What follows is either more of the location, or the next branch.
+                Token::Comma if base.kind.is_some() => location.push(b','),
+                _ => break,
+            }
+            end = span.end;
+        }
+        let kind = base.kind.as_ref().map_or(String::new(), |kind| format!("{}:", kind.value));
+        Some(format!("{kind}{}", quote_always(&location)))
     }
 
     fn layer(&mut self) -> Result<Spanned<Layer>, SyntaxError> {
@@ -131,7 +156,7 @@ impl Parser {
             if *self.peek() == Token::End {
                 return Err(SyntaxError::new(SyntaxProblem::UnclosedParenthesis, open));
             }
-            arguments.push(self.argument(of)?);
+            arguments.push(self.argument(of, arguments.last())?);
             if self.take(&Token::Close).is_some() {
                 return Ok(arguments);
             }
@@ -141,12 +166,14 @@ impl Parser {
         }
     }
 
-    fn argument(&mut self, of: Construct) -> Result<Argument, SyntaxError> {
+    fn argument(&mut self, of: Construct, before: Option<&Argument>) -> Result<Argument, SyntaxError> {
         let (word, span) = self.word(|found| SyntaxProblem::ExpectedKey { found, of })?;
         let key = lossy(&word);
         if self.take(&Token::Equals).is_none() {
             let found = self.peek().describe();
-            return Err(SyntaxError::new(SyntaxProblem::ExpectedEquals { key, found, of }, self.span()));
+            let before =
+                before.map(|before| (before.key.value.clone(), before.value.value.to_string_lossy().into_owned()));
+            return Err(SyntaxError::new(SyntaxProblem::ExpectedEquals { key, found, of, before }, self.span()));
         }
         let (value, value_span) = self.word(|found| SyntaxProblem::ExpectedValue { key: key.clone(), found })?;
         Ok(Argument { key: Spanned::new(key, span), value: Spanned::new(OsString::from_vec(value.bytes), value_span) })
@@ -199,13 +226,6 @@ impl Parser {
     fn last_span(&self) -> Span {
         self.tokens[self.position - 1].1
     }
-}
-
-/// Returns whether the text before a colon names a kind. Text that cannot be a kind belongs to a path, as in `/a:b` and
-/// `./a:b`.
-pub(crate) fn is_kind(text: &[u8]) -> bool {
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
-    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(inner)
 }
 
 fn layer_name(word: &Word) -> Option<LayerName> {

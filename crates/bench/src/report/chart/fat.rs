@@ -174,6 +174,9 @@ pub(crate) fn transfers(results: &FatResults) -> String {
     if let Some(part) = &results.transfers {
         rows.extend(ratios::rows("transfers", &part.result, &names));
     }
+    if let Some(part) = &results.limited {
+        rows.extend(ratios::rows("limited", &part.result, &names));
+    }
     if let Some(result) = &results.operations {
         rows.extend(ratios::rows("operations", result, &names));
     }

@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 use crate::front_end::MountPlan;
 use crate::mount_table;
+use crate::output::shell_word;
 
 /// All parameters that a server needs.
 pub(crate) struct MountJob {
@@ -25,6 +26,6 @@ pub(crate) fn check_not_mounted(mount_point: &Path) -> Outcome {
         return Ok(());
     }
     let name = mount_point.display();
-    let remedy = format!("choose another mount point, or unmount it first: plyfs umount {name}");
+    let remedy = format!("choose another mount point, or unmount it first: plyfs umount {}", shell_word(mount_point));
     Err(Failure::new(Exit::Mounted, format!("{name} is already a mount of Plyfs; {remedy}")))
 }

@@ -4,7 +4,7 @@ mod job;
 mod remount;
 mod server;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -49,7 +49,8 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     };
     let log_level =
         if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
-    let point = open_mount_point(mount_point)?;
+    let point =
+        open_mount_point(mount_point).map_err(|failure| swapped(&arguments.stack, mount_point).unwrap_or(failure))?;
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
         source: options.source_name.clone().unwrap_or_else(|| expression.canonical_form()).into(),
@@ -164,12 +165,16 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     let name = path.display();
     let point = MountPoint::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::new(Exit::MountPoint, format!("the mount point {name} does not exist; to create it: mkdir {name}"))
+            let create = format!("mkdir {}", super::shell_word(path));
+            Failure::new(Exit::MountPoint, format!("the mount point {name} does not exist; to create it: {create}"))
         }
         io::ErrorKind::NotADirectory => not_a_directory(path),
         io::ErrorKind::NotConnected => Failure::new(
             Exit::Mounted,
-            format!("the server of the mount on {name} has died; unmount it first: plyfs umount {name}"),
+            format!(
+                "the server of the mount on {name} has died; unmount it first: plyfs umount {}",
+                super::shell_word(path)
+            ),
         ),
         io::ErrorKind::PermissionDenied => Failure::new(
             Exit::Permission,
@@ -181,13 +186,24 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     Ok(point)
 }
 
+/// Returns the failure of a command line with a directory in the place of the stack, and a stack in that of the mount point.
+fn swapped(stack: &OsStr, mount_point: &Path) -> Option<Failure> {
+    let is_swapped = Path::new(stack).is_dir() && !mount_point.exists() && Expression::is_more_than_a_path(mount_point);
+    is_swapped.then(|| {
+        let (stack, mount_point) = (super::shell_word(mount_point), super::shell_word(stack));
+        let message = format!("the stack comes before the mount point; write plyfs mount {stack} {mount_point}");
+        Failure::new(Exit::Usage, message)
+    })
+}
+
 /// Returns whether the directory has entries.
 fn is_in_use(directory: &MountPoint) -> bool {
     fs::read_dir(directory.proc_path()).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Warns of what the mount hides, once it does.
+/// Warns of what the mount hides, once it does, and of branches that are not what they seem.
 fn warn(job: &MountJob) {
+    job.expression.warnings().iter().for_each(|warning| super::notify(&format_args!("warning: {warning}")));
     if job.hides {
         let mount_point = job.plan.mount_point.display();
         super::notify(&format_args!("warning: {mount_point} is not empty; the mount hides its contents"));

@@ -12,11 +12,11 @@ use super::health::BranchHealth;
 use super::history::{self, History};
 use super::latency::BranchLatency;
 use super::losses::Losses;
-use super::only_described::is_only_described;
 use super::register::{self, BranchIdentifiers, BranchLocation, BranchNumbers, BranchRegister};
 use super::state_directory;
 use super::whiteout::WhiteoutWriter;
 use super::work::{self, WorkDirectory};
+use crate::is_only_described;
 use crate::{Branch, BranchMode, Refusal};
 
 /// A branch as configured: one tree, or the several layers into which snapshots have divided it.

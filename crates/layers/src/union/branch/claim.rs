@@ -11,8 +11,8 @@ use vnode::{Claim, Errno, Result};
 
 use super::branches::{BranchBase, BranchSlot, UnusableBranch, UnusableReason};
 use super::history::History;
-use super::only_described::is_only_described;
 use super::state_directory::LATER_VERSION;
+use crate::is_only_described;
 use crate::{Branch, BranchMode, Refusal};
 
 /// Upper bound on how long a new union waits for one that is ending.

@@ -6,7 +6,7 @@
 //! `directory_marks`. **The state directory**: `state_directory`, `register` (which branch it is), `identity` (what a copy is known
 //! by), `losses`, `entry_purpose`, `direct_file_record`, `leftovers` (what is undone), `work` (objects that are not visible yet, or
 //! no longer), `history` (snapshots). **Availability**: `health`, `latency`. `branches` has the trees and their modes; above it are
-//! `claim`, `only_described`, `rename_records` and `write_order`.
+//! `claim`, `rename_records` and `write_order`.
 
 pub(crate) mod branches;
 pub(crate) mod claim;
@@ -24,7 +24,6 @@ pub(crate) mod leftovers;
 pub(crate) mod losses;
 pub(crate) mod metacopy_mark;
 pub(crate) mod objects;
-pub(crate) mod only_described;
 pub(crate) mod register;
 pub(crate) mod rename_records;
 pub(crate) mod state_directory;

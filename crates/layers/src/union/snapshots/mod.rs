@@ -16,7 +16,6 @@ use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 use super::branch::branches::{BranchMember, BranchSlot, Branches};
 use super::branch::history::{self, History, Snapshot};
 use super::branch::lease::command_errno;
-use super::branch::only_described::is_only_described;
 use super::branch::register::BranchRegister;
 use super::change::Groups;
 use super::control_arguments::{ArgumentValues, refused};
@@ -24,6 +23,7 @@ use super::copy_up::copy_attributes;
 use super::settings::NAME;
 use super::state::{NodeLocation, Union};
 use crate::BranchMode;
+use crate::is_only_described;
 use direct_files::DirectFileCopy;
 use merge::LayerMerge;
 

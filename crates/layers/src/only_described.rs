@@ -1,4 +1,4 @@
-//! Stacks that are only described: they leave what they are on as it is.
+//! Stacks that are only described: they leave what they are on, and what they write to, as it is.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ thread_local! {
     static IS_ONLY_DESCRIBED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Creates stacks that are only to be described, on this thread: unions and bases in them leave their branches, images and devices
+/// Creates stacks that are only to be described, on this thread: they leave branches, images, devices and files
 /// unchanged, and available to their present users. Nothing may be changed through them.
 pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
     struct RestoreOnDrop(bool);
