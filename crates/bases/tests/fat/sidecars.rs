@@ -375,6 +375,25 @@ fn logs_that_lost_their_attributes_make_nothing_public() {
 }
 
 #[test]
+fn logs_that_became_directories_make_nothing_public() {
+    let Some(device) = private_files() else { return };
+    for (attributes, codes) in [(0x16, &["sidecar-directory"][..]), (0x10, &["sidecar-directory", "sidecar-visible"])] {
+        let damaged = changed(&device, b"PLYFS   ATR", |log, is_root| {
+            if !is_root {
+                log[11] = attributes;
+            }
+        });
+        let file_system = open(&damaged, auto()).unwrap();
+        assert_eq!(find(&file_system.root(), "directory/private").err(), Some(Errno::EIO), "{attributes:x}");
+        drop(file_system);
+        let repaired = repaired(&damaged, codes);
+        let file_system = open(&repaired, auto()).unwrap();
+        assert_eq!(find(&file_system.root(), "directory/private").unwrap().attributes.mode, 0o600, "{attributes:x}");
+        assert_eq!(names(&find(&file_system.root(), "directory").unwrap().vnode), ["link", "private"]);
+    }
+}
+
+#[test]
 fn nothing_but_the_root_directory_has_its_cluster() {
     let Some(device) = image::format(KINDS[2]) else { return };
     let device = Arc::new(device);

@@ -142,7 +142,8 @@ fn blocks_follow_data(context: &TestContext<'_>) -> Outcome {
     file.put_at(&context.noise(1 << 20, 0), 0)?;
     file.sync(false)?;
     let bytes = file.stat()?.blocks * 512;
-    ensure!((1 << 20..2 << 20).contains(&bytes), "{bytes} bytes are allocated for 1 MiB");
+    // Where blocks go to the end of a log, that of a layer on another such layer, there is more than twice the data until it is given back.
+    ensure!((1 << 20..3 << 20).contains(&bytes), "{bytes} bytes are allocated for 1 MiB");
     file.truncate(0)?;
     file.sync(false)?;
     let bytes = file.stat()?.blocks * 512;

@@ -120,7 +120,8 @@ fn writing_takes_space(context: &TestContext<'_>) -> Outcome {
     file.put_at(&vec![1; 4 << 20], 0)?;
     file.sync(false)?;
     let taken = before.saturating_sub(available(context)?);
-    ensure!((4 << 20..5 << 20).contains(&taken), "4 MiB took {taken} bytes");
+    // What a file system keeps beside files may shrink meanwhile, such as a log that is written anew.
+    ensure!(((4 << 20) - (64 << 10)..5 << 20).contains(&taken), "4 MiB took {taken} bytes");
     drop(file);
     me.unlink(b"f")?;
     wait_for_space(context, before - (1 << 20))

@@ -359,14 +359,19 @@ impl Sidecar {
     }
 }
 
-/// Returns whether a directory has a log that is not hidden, as another system leaves it that copies files without their attributes.
+/// Returns whether a directory has a log that is not hidden, as another system leaves it that copies files without their attributes,
+/// or that a damaged entry says is a directory.
 ///
 /// # Errors
 /// `EIO`.
 pub(crate) fn has_visible_sidecar(contents: &Contents, access: DataAccess<'_>) -> Result<bool> {
-    let is_visible = |entry: &Entry| !entry.is_directory() && !entry.is_hidden_file();
+    let is_visible = |entry: &Entry| !entry.is_hidden_file();
     let entry = contents.find_short(&SIDECAR_NAME, is_visible).and_then(|slot| contents.entry(slot));
-    let Some(entry) = entry else { return Ok(false) };
+    let Some(mut entry) = entry else { return Ok(false) };
+    if entry.is_directory() {
+        // It has no size, and at least a cluster; one without is no log.
+        entry.size = if entry.first_cluster(access.storage.geometry().width()) == 0 { 0 } else { HEADER_SIZE as u32 };
+    }
     Ok(read_header(&entry, access)?.starts_with(&MAGIC))
 }
 

@@ -128,7 +128,9 @@ impl Inode {
         match has_visible_sidecar(contents, self.volume.access())? {
             false => Ok(()),
             true => {
-                let details = format_args!("a log of Unix metadata, PLYFS.ATR, is neither hidden nor system");
+                let details = format_args!(
+                    "a log of Unix metadata, PLYFS.ATR, is not a file with the attributes hidden and system"
+                );
                 Err(self.volume.storage.damage("sidecar-visible", details))
             }
         }

@@ -4,9 +4,11 @@ use super::checker::Checker;
 use super::context::{DirectoryContext, PendingDirectory};
 use super::long_slots::{LongName, LongSlots};
 use super::names::{CheckedName, Names};
+use super::own_files::OWN;
 use super::owner::Owner;
 use super::problem::Problem;
 use crate::fat::format::{Entry, EntryAttributes, EntrySlot, Label, units_to_name};
+use crate::fat::sidecar::store::SIDECAR_NAME;
 use crate::fat::tools::allocate::DIRECTORY_SLOTS_MAX;
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart, NamedEntry};
 use crate::fat::tools::error::ToolError;
@@ -94,6 +96,10 @@ impl Checker<'_> {
             Some(position) => checker.edit_entry(position, &|entry| {
                 entry.attributes = entry.attributes.with(EntryAttributes::DIRECTORY, false);
                 entry.size = size;
+                if entry.name == SIDECAR_NAME {
+                    // It is no log, and must not be taken for one.
+                    entry.attributes = EntryAttributes(entry.attributes.0 & !OWN.0);
+                }
             }),
             None => Ok(()),
         };

@@ -108,6 +108,8 @@ pub enum Problem {
     LostDirectory(u32),
     /// The log of Unix metadata is not hidden, so that it does not count.
     SidecarVisible,
+    /// A directory has the contents of a log of Unix metadata.
+    SidecarDirectory,
     /// The file with the name of a log of Unix metadata is none of a known version.
     SidecarInvalid,
 }
@@ -188,6 +190,7 @@ impl Problem {
             Self::LostChain(_) => "lost-chain",
             Self::LostDirectory(_) => "lost-directory",
             Self::SidecarVisible => "sidecar-visible",
+            Self::SidecarDirectory => "sidecar-directory",
             Self::SidecarInvalid => "sidecar-invalid",
         }
     }
@@ -244,6 +247,7 @@ impl Problem {
             | Self::LabelDuplicate
             | Self::LabelMisplaced
             | Self::SidecarVisible
+            | Self::SidecarDirectory
             | Self::SidecarInvalid => RepairKind::Full,
         }
     }

@@ -71,6 +71,7 @@ impl Problem {
             Self::LostChain(clusters) => format!("has {clusters} clusters in a chain that belongs to no file"),
             Self::LostDirectory(cluster) => format!("has a directory in cluster {cluster} that has no entry"),
             Self::SidecarVisible => "is a log of Unix metadata, and neither hidden nor system".into(),
+            Self::SidecarDirectory => "is a directory with the contents of a log of Unix metadata".into(),
             Self::SidecarInvalid => "is no log of Unix metadata of a known version, and has the name of one".into(),
         }
     }
@@ -116,6 +117,7 @@ impl Problem {
             Self::LostChain(_) => "save it as a file, or free it",
             Self::LostDirectory(_) => "give it an entry in the root directory, or free it",
             Self::SidecarVisible => "set the attributes hidden and system",
+            Self::SidecarDirectory => "make it a file",
             Self::SidecarInvalid => "make it a visible file with another name",
         })
     }
