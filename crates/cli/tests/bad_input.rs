@@ -67,7 +67,7 @@ fn wrong_expressions() {
 fn a_stack_in_the_place_of_the_mount_point_is_recognised() {
     let scratch = Scratch::new();
     let mount = &scratch.name("mount");
-    for stack in ["mem: | readonly", "mem:", "/some dir | readonly"] {
+    for stack in ["mem: | readonly", "mem:", "\"/some dir\" | readonly"] {
         let message = "the stack comes before the mount point; write plyfs mount ";
         refused(&scratch, &[mount, stack], 2, message);
         let result = run(["mount", mount, stack]);
