@@ -29,7 +29,7 @@ pub(crate) fn run(image: &LoopImage, subject: &FatSubject, bytes: u64) -> Result
 }
 
 /// Writes and reads that many bytes of the device itself.
-pub(super) fn device(image: &LoopImage, bytes: u64) -> Result<[Sample; 2]> {
+pub(crate) fn device(image: &LoopImage, bytes: u64) -> Result<[Sample; 2]> {
     let blocks = bytes / BLOCK_BYTES as u64;
     let written = timed(WRITE, || {
         write_blocks(&image.open(true)?, blocks)?;

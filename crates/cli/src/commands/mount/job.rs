@@ -18,6 +18,8 @@ pub(crate) struct MountJob {
     pub(crate) explain: bool,
     /// The mount hides existing files.
     pub(crate) hides: bool,
+    /// What is probably not meant, for the user.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Fails if the path, in the form in which the kernel lists it, is a mount of Plyfs.

@@ -62,7 +62,9 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     })?;
     let hides = arguments.over.is_none() && is_in_use(&point);
     let (foreground, explain) = (arguments.foreground, arguments.explain);
-    start_server(&MountJob { expression, plan, log_level, log_file, foreground, explain, hides }, point)
+    // Before the mount, which may cover branches.
+    let warnings = expression.warnings();
+    start_server(&MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings }, point)
 }
 
 /// Implements the helper of mount(8).
@@ -88,8 +90,9 @@ pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
     };
     let message = format!("plyfs: {} mounted on {}\n", expression.canonical_form(), plan.mount_point.display());
     if !arguments.fake {
-        let (log_level, hides) = ("info".to_owned(), is_in_use(&point));
-        let job = MountJob { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides };
+        let (log_level, hides, warnings) = ("info".to_owned(), is_in_use(&point), expression.warnings());
+        let (log_file, foreground, explain) = (None, false, false);
+        let job = MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings };
         start_server(&job, point)?;
     }
     if arguments.verbose { super::print(&message) } else { Ok(()) }
@@ -203,7 +206,7 @@ fn is_in_use(directory: &MountPoint) -> bool {
 
 /// Warns of what the mount hides, once it does, and of branches that are not what they seem.
 fn warn(job: &MountJob) {
-    job.expression.warnings().iter().for_each(|warning| super::notify(&format_args!("warning: {warning}")));
+    job.warnings.iter().for_each(|warning| super::notify(&format_args!("warning: {warning}")));
     if job.hides {
         let mount_point = job.plan.mount_point.display();
         super::notify(&format_args!("warning: {mount_point} is not empty; the mount hides its contents"));
