@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{major, minor, stat};
 
+/// Transfer rate, in bytes per second, of the device in the part `limited`: that of a fast USB stick.
+pub(crate) const LIMIT: u64 = 200_000_000;
+
 const READ_LIMIT: &str = "blkio.throttle.read_bps_device";
 const WRITE_LIMIT: &str = "blkio.throttle.write_bps_device";
 

@@ -22,6 +22,7 @@ use crate::measure::{Sample, WorkloadResult};
 use crate::report::{self, Machine};
 use crate::run::order;
 use crate::teardown;
+use device_limit::LIMIT;
 use loop_image::LoopImage;
 use operations::Repetitions;
 use results::{FatResults, Transfers};
@@ -30,8 +31,6 @@ use subject::{EXT4, FAMILIES, FatSubject, RAW};
 /// The parts, as `--only` names them.
 pub(crate) const PARTS: [&str; 4] = ["utilisation", "transfers", "limited", "operations"];
 
-/// Transfer rate, in bytes per second, of the device in the part `limited`: that of a fast USB stick.
-pub(crate) const LIMIT: u64 = 200_000_000;
 /// Bytes that are written and read to see that the limit is in force.
 const LIMIT_CHECK_BYTES: u64 = 32 << 20;
 

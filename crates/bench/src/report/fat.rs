@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 use super::table;
-use crate::fat::LIMIT;
+use crate::fat::device_limit::LIMIT;
 use crate::fat::results::{FatResults, Transfers};
 use crate::fat::utilisation::{SERIES, Utilisation, UtilisationRow};
 use crate::measure::WorkloadResult;
