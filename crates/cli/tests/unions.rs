@@ -80,7 +80,7 @@ fn branches_that_are_not_what_they_seem_are_named() {
     }
     let scratch = Scratch::new();
     let (upper, lower, mount) = (scratch.name("upper"), scratch.name("lower"), scratch.name("mount"));
-    fs::create_dir(scratch.path("lower/inner")).unwrap();
+    ["upper", "lower/inner"].iter().for_each(|name| fs::create_dir_all(scratch.path(name)).unwrap());
     let cases = [
         (format!("{lower}=ro, {upper}=rw | union"), format!("no branch before {lower} can be written")),
         (format!("{upper}, {lower}, {lower}/. | union"), format!("the branch {lower} is given twice")),
