@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 
 use serde::Serialize;
-use stack::printable::{escaped, escaped_json};
+use stack::printable::{escaped, json_text};
 
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -36,7 +36,7 @@ pub fn print(text: &str) -> Outcome {
 /// Prints a value as JSON. Characters that control a terminal are escaped also where JSON does not ask for that.
 pub fn print_json(value: &impl Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    print(&escaped_json(&format!("{text}\n")))
+    print(&json_text(&text))
 }
 
 /// Returns the outcome of writing to standard output.

@@ -1,5 +1,7 @@
 //! Names and messages of others as they are printed, so that they control neither the terminal nor the log.
 
+use std::fmt::Display;
+
 use vnode::is_terminal_control;
 
 /// Replaces characters that control a terminal by question marks.
@@ -19,8 +21,10 @@ pub fn escaped(text: &str) -> String {
     printed
 }
 
-/// Escapes, in a text of JSON, the characters that control a terminal and that JSON allows in strings.
-pub fn escaped_json(text: &str) -> String {
+/// Returns a value of JSON as text of several lines, or such a text, with the characters escaped that control a terminal and that
+/// JSON allows in strings.
+pub fn json_text(value: &impl Display) -> String {
+    let text = format!("{value:#}\n");
     let mut printed = String::with_capacity(text.len());
     for character in text.chars() {
         match is_terminal_control(character) && !character.is_ascii_whitespace() {
@@ -43,7 +47,7 @@ mod tests {
 
     #[test]
     fn json_keeps_its_meaning_and_lines() {
-        let printed = escaped_json("{\n  \"a\": \"\u{7f}\u{9b}\u{2066}é\"\n}\n");
+        let printed = json_text(&"{\n  \"a\": \"\u{7f}\u{9b}\u{2066}é\"\n}");
         assert_eq!(printed, "{\n  \"a\": \"\\u007f\\u009b\\u2066é\"\n}\n");
     }
 }

@@ -6,7 +6,7 @@ use bases::device::Access;
 use bases::fat::tools::{BadsectOptions, Progress, badsect};
 use clap::{Args, ValueHint};
 use layers::command::{CommandHost, Exit, Failure, Outcome};
-use layers::printable::escaped_json;
+use layers::printable::json_text;
 
 use super::image::{Contents, ImageArguments};
 use super::values::NameArguments;
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &BadsectArguments, host: &dyn CommandHost) -> Outco
     let report = badsect(image.device.clone(), &options, progress)
         .map_err(|error| failure::of_tool("look for bad sectors on", &image.name, &error))?;
     bar.hide();
-    host.print(&if arguments.json { escaped_json(&format!("{:#}\n", report.to_json())) } else { report.to_string() })?;
+    host.print(&if arguments.json { json_text(&report.to_json()) } else { report.to_string() })?;
     let remedy = match arguments.dry_run {
         _ if report.left == 0 => return Ok(()),
         true => "to mark those that are free, leave -n out",

@@ -7,7 +7,7 @@ use bases::device::Access;
 use bases::fat::tools::{Dump, ToolError, dump_boot, dump_chain, dump_directory, dump_info, dump_table};
 use clap::Args;
 use layers::command::{CommandHost, Outcome};
-use layers::printable::{escaped, escaped_json};
+use layers::printable::{escaped, json_text};
 use serde_json::{Map, Value};
 
 use super::failure;
@@ -91,7 +91,7 @@ fn text(parts: &[Part]) -> String {
 
 fn json(parts: &[Part]) -> String {
     let object: Map<String, Value> = parts.iter().map(|(key, _, dump)| ((*key).to_owned(), dump.to_json())).collect();
-    escaped_json(&format!("{:#}\n", Value::from(object)))
+    json_text(&Value::from(object))
 }
 
 /// Returns a range of clusters; all for an empty text.

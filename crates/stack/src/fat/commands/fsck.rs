@@ -6,7 +6,7 @@ use bases::fat::tools::Progress;
 use bases::fat::tools::fsck::{FsckMode, FsckOptions, FsckReport, LostChains, Question, RepairChoice, fsck};
 use clap::{Args, ValueEnum};
 use layers::command::{CommandHost, Exit, Failure, Outcome};
-use layers::printable::escaped_json;
+use layers::printable::json_text;
 
 use super::image::{Contents, Image, ImageArguments};
 use super::values::{NameArguments, TimeArguments, current_time};
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &FsckArguments, host: &dyn CommandHost) -> Outcome 
     let access = if arguments.no_change { Access::Read } else { Access::Write };
     let image = arguments.image.open(access, Contents::DamagedFileSystem)?;
     let report = check(&image, arguments, host)?;
-    let text = if arguments.json { escaped_json(&format!("{:#}\n", report.to_json())) } else { report.to_string() };
+    let text = if arguments.json { json_text(&report.to_json()) } else { report.to_string() };
     host.print(&text)?;
     outcome(&report, arguments.no_change)
 }

@@ -5,7 +5,7 @@ use bases::fat::format::Label;
 use bases::fat::tools::{ToolError, set_label, set_serial, show_label};
 use clap::Args;
 use layers::command::{CommandHost, Exit, Failure, Outcome};
-use layers::printable::escaped_json;
+use layers::printable::json_text;
 
 use super::failure;
 use super::image::{Contents, ImageArguments};
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &LabelArguments, host: &dyn CommandHost) -> Outcome
     }
     let report = show_label(image.device.clone(), arguments.names.codepage)
         .map_err(|error| failure::of_tool("show the label of", &image.name, &error))?;
-    host.print(&if arguments.json { escaped_json(&format!("{:#}\n", report.to_json())) } else { report.to_string() })
+    host.print(&if arguments.json { json_text(&report.to_json()) } else { report.to_string() })
 }
 
 fn encode(text: &str, arguments: &LabelArguments) -> Outcome<Label> {

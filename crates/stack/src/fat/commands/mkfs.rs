@@ -11,7 +11,7 @@ use bases::fat::tools::Progress;
 use bases::fat::tools::mkfs::{MkfsOptions, MkfsReport, mkfs, plan};
 use clap::{Args, ValueHint};
 use layers::command::{CommandHost, Exit, Failure, Outcome};
-use layers::printable::escaped_json;
+use layers::printable::json_text;
 
 use super::image::{Contents, Image, ImageArguments, Location};
 use super::values::{NameArguments, TimeArguments, byte, current_time, serial, size};
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &MkfsArguments, host: &dyn CommandHost) -> Outcome 
         }
         _ => make_existing(arguments, &location, host)?,
     };
-    let text = if arguments.json { escaped_json(&format!("{:#}\n", report.to_json())) } else { report.to_string() };
+    let text = if arguments.json { json_text(&report.to_json()) } else { report.to_string() };
     host.print(&text)
 }
 

@@ -5,7 +5,7 @@ use bases::fat::tools::tune::{TuneOptions, TuneReport, estimate, tune};
 use bases::fat::tools::{Progress, ToolError};
 use clap::Args;
 use layers::command::{CommandHost, Outcome};
-use layers::printable::escaped_json;
+use layers::printable::json_text;
 
 use super::failure;
 use super::image::{Contents, Image, ImageArguments};
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &TuneArguments, host: &dyn CommandHost) -> Outcome 
     let image = arguments.image.open(access, Contents::FileSystem)?;
     let report = run_on(&image, arguments, host)
         .map_err(|error| failure::of_tool(if arguments.estimate { "examine" } else { "tune" }, &image.name, &error))?;
-    host.print(&if arguments.json { escaped_json(&format!("{:#}\n", report.to_json())) } else { report.to_string() })
+    host.print(&if arguments.json { json_text(&report.to_json()) } else { report.to_string() })
 }
 
 fn run_on(image: &Image, arguments: &TuneArguments, host: &dyn CommandHost) -> Result<TuneReport, ToolError> {

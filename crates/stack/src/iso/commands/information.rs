@@ -3,7 +3,7 @@
 use bases::iso::{BootInformation, Information, SessionInformation, VolumeTimes};
 use clap::Args;
 use layers::command::{CommandHost, Outcome};
-use layers::printable::escaped_json;
+use layers::printable::json_text;
 use serde_json::{Value, json};
 use vnode::Timestamp;
 
@@ -23,11 +23,7 @@ pub(crate) struct InformationArguments {
 pub(crate) fn run(arguments: &InformationArguments, host: &dyn CommandHost) -> Outcome {
     let file_system = arguments.image.open()?;
     let information = file_system.information();
-    host.print(&if arguments.json {
-        escaped_json(&format!("{:#}\n", in_json(information)))
-    } else {
-        information.to_string()
-    })
+    host.print(&if arguments.json { json_text(&in_json(information)) } else { information.to_string() })
 }
 
 /// Returns all that is known as JSON. Times are seconds since 1970, and `null` where the image has none.
