@@ -154,6 +154,12 @@ impl Entry {
         !self.is_directory() && self.attributes.contains(EntryAttributes::HIDDEN | EntryAttributes::SYSTEM)
     }
 
+    /// Makes the entry of a directory that of a file of this size in bytes.
+    pub(crate) fn make_file(&mut self, size: u32) {
+        self.attributes = self.attributes.with(EntryAttributes::DIRECTORY, false);
+        self.size = size;
+    }
+
     /// Returns the number of clusters that a size needs.
     pub fn clusters_of_size(size: u32, cluster_size: u32) -> u32 {
         size.div_ceil(cluster_size.max(1))

@@ -94,11 +94,10 @@ impl Checker<'_> {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let repair = &mut |checker: &mut Self| match owner.position {
             Some(position) => checker.edit_entry(position, &|entry| {
-                entry.attributes = entry.attributes.with(EntryAttributes::DIRECTORY, false);
-                entry.size = size;
+                entry.make_file(size);
                 if entry.name == SIDECAR_NAME {
                     // It is no log, and must not be taken for one.
-                    entry.attributes = EntryAttributes(entry.attributes.0 & !OWN.0);
+                    entry.attributes = entry.attributes.with(OWN, false);
                 }
             }),
             None => Ok(()),

@@ -4,7 +4,7 @@ use super::checker::Checker;
 use super::names::{CheckedName, Names};
 use super::options::FsckMode;
 use super::problem::Problem;
-use crate::fat::format::{Entry, EntryAttributes, Link};
+use crate::fat::format::{EntryAttributes, Link};
 use crate::fat::sidecar::log::{HEADER_SIZE, MAGIC, Seed};
 use crate::fat::sidecar::store::SIDECAR_NAME;
 use crate::fat::tools::error::ToolError;
@@ -39,8 +39,7 @@ impl Checker<'_> {
             (false, true) => {
                 let position = checked.position;
                 let repair = &mut |checker: &mut Self| {
-                    checker
-                        .edit_entry(position, &|entry| entry.attributes = EntryAttributes(entry.attributes.0 | OWN.0))
+                    checker.edit_entry(position, &|entry| entry.attributes = entry.attributes.with(OWN, true))
                 };
                 self.found(Problem::SidecarVisible, Some(checked.path), Vec::new(), repair).map(drop)
             }
@@ -52,13 +51,9 @@ impl Checker<'_> {
     fn make_file(&mut self, start: u32, checked: &mut CheckedName<'_>) -> Result<(), ToolError> {
         let size = self.chain_size(start)?;
         let position = checked.position;
-        let edit = |entry: &mut Entry| {
-            entry.attributes = entry.attributes.with(EntryAttributes::DIRECTORY, false);
-            entry.size = size;
-        };
-        let repair = &mut |checker: &mut Self| checker.edit_entry(position, &edit);
+        let repair = &mut |checker: &mut Self| checker.edit_entry(position, &|entry| entry.make_file(size));
         self.found(Problem::SidecarDirectory, Some(checked.path), Vec::new(), repair)?;
-        edit(checked.entry);
+        checked.entry.make_file(size);
         Ok(())
     }
 
@@ -80,7 +75,7 @@ impl Checker<'_> {
         self.rename(names, checked, Problem::SidecarInvalid, false)?;
         if checked.entry.name != SIDECAR_NAME {
             self.edit_entry(checked.position, &|entry| {
-                entry.attributes = EntryAttributes(entry.attributes.0 & !OWN.0);
+                entry.attributes = entry.attributes.with(OWN, false);
             })?;
         }
         Ok(())
