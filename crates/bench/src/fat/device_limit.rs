@@ -1,6 +1,7 @@
 //! A limit on the transfer rate of a block device, which makes one in RAM as slow as a real one: blkio.throttle of cgroup v1, or
 //! io.max of cgroup v2.
 use std::fs::write;
+use std::io::Error;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -30,39 +31,25 @@ impl DeviceLimit {
         let number = stat(device).with_context(|| format!("cannot stat {}", device.display()))?.st_rdev;
         let number = format!("{}:{}", major(number), minor(number));
         if let Some(root) = hierarchy("cgroup", READ_LIMIT) {
-            let limit = Self::Everyone(root, number);
-            return limit.set_everyone(rate).context("cannot limit the device").map(|()| limit);
+            limit_everyone(&root, &number, rate).context("cannot limit the device")?;
+            return Ok(Self::Everyone(root, number));
         }
         let root = hierarchy("cgroup2", "cgroup.subtree_control").context("no control groups are mounted")?;
         // Writes from the page cache are only counted with memory.
         write(root.join("cgroup.subtree_control"), "+io +memory").context("the kernel cannot limit a device")?;
         let own = std::fs::read_to_string("/proc/self/cgroup").context("no /proc/self/cgroup")?;
         let previous = own.lines().find_map(|line| line.strip_prefix("0::/")).context("no cgroup of this process")?;
-        let limit = Self::Group(root.join(format!("plyfs-bench.{}", std::process::id())), root.join(previous));
-        limit
-            .set_group(&number, rate)
-            .inspect_err(|_| limit.remove())
-            .context("cannot limit the device")
-            .map(|()| limit)
-    }
-
-    fn set_everyone(&self, rate: u64) -> std::io::Result<()> {
-        let Self::Everyone(root, number) = self else { return Ok(()) };
-        [READ_LIMIT, WRITE_LIMIT].iter().try_for_each(|file| write(root.join(file), format!("{number} {rate}")))
-    }
-
-    fn set_group(&self, number: &str, rate: u64) -> std::io::Result<()> {
-        let Self::Group(group, _) = self else { return Ok(()) };
-        std::fs::create_dir(group)?;
-        write(group.join("io.max"), format!("{number} rbps={rate} wbps={rate}"))?;
-        write(group.join("cgroup.procs"), "0")
+        let group = root.join(format!("plyfs-bench.{}", std::process::id()));
+        let entered = enter_limited_group(&group, &number, rate);
+        let limit = Self::Group(group, root.join(previous));
+        entered.inspect_err(|_| limit.remove()).context("cannot limit the device").map(|()| limit)
     }
 
     /// Ends the limit. All children must have ended; a failure is reported on standard error.
     pub(crate) fn remove(&self) {
         let outcome = match self {
             // A rate of zero is no limit.
-            Self::Everyone(..) => self.set_everyone(0),
+            Self::Everyone(root, number) => limit_everyone(root, number, 0),
             Self::Group(group, previous) => {
                 write(previous.join("cgroup.procs"), "0").and_then(|()| std::fs::remove_dir(group))
             }
@@ -71,6 +58,16 @@ impl DeviceLimit {
             eprintln!("bench: cannot end the limit on the device: {error}");
         }
     }
+}
+
+fn limit_everyone(root: &Path, device: &str, rate: u64) -> Result<(), Error> {
+    [READ_LIMIT, WRITE_LIMIT].iter().try_for_each(|file| write(root.join(file), format!("{device} {rate}")))
+}
+
+fn enter_limited_group(group: &Path, device: &str, rate: u64) -> Result<(), Error> {
+    std::fs::create_dir(group)?;
+    write(group.join("io.max"), format!("{device} rbps={rate} wbps={rate}"))?;
+    write(group.join("cgroup.procs"), "0")
 }
 
 /// Returns where a hierarchy of that type is mounted that has the file.
