@@ -830,3 +830,57 @@ fn data_lookup_error_during_copy_is_reported() {
         found.open(&server, OpenFlags::WRITE).unwrap();
     }
 }
+
+/// A rename that leaves a device with the number of a whiteout, in a branch that has no space for one of its calls: it is
+/// done, or nothing has changed.
+#[test]
+fn rename_without_space_for_its_whiteout_changes_nothing() {
+    let space = "create:mknod:mkdir:symlink:link:setxattr:write:tmpfile";
+    let (mut count, mut failed) = (0, 0);
+    for (format, is_lower, replaces) in ["names", "overlay"].into_iter().flat_map(|format| {
+        [(false, false), (false, true), (true, false), (true, true)].map(|(lower, replaces)| (format, lower, replaces))
+    }) {
+        for call in 1.. {
+            let (told, below) = faulty();
+            let (server, lower) = (Caller::server(), memory());
+            if is_lower {
+                write(&lower.root(), "source", 40, 1);
+            }
+            let branches = [("branch", below), ("lower", lower)];
+            let running = union(&[("whiteouts", format)], &branches).unwrap();
+            let root = running.root();
+            write(&root, "source", 30, 2);
+            if replaces {
+                write(&root, "target", 20, 3);
+            }
+            let before = state_of(&root);
+            told.set(0, &[("from", &call.to_string()), ("times", "1"), ("operations", space), ("error", "ENOSPC")]);
+            let renamed = root.rename(&server, name("source"), &root, name("target"), RenameMode::Whiteout);
+            let is_last = told.count(0, "faults") == 0;
+            told.off();
+            let what = format!("{format}, below it {is_lower}, replaces {replaces}, call {call}: {renamed:?}");
+            match renamed {
+                Ok(()) => {
+                    let left = root.lookup(&server, name("source")).unwrap().attributes;
+                    assert_eq!((left.kind, left.rdev), (FileKind::CharacterDevice, Device::default()), "{what}");
+                    assert_eq!(root.lookup(&server, name("target")).unwrap().attributes.size, 30, "{what}");
+                }
+                Err(error) => {
+                    failed += 1;
+                    assert_eq!(error, Errno::ENOSPC, "{what}");
+                    assert!(state_of(&root) == before, "{what}: {}", difference(&before, &state_of(&root)));
+                }
+            }
+            let state = state_of(&root);
+            drop((root, running));
+            let again = union(&[("whiteouts", format)], &branches).unwrap();
+            assert!(state_of(&again.root()) == state, "{what}: {}", difference(&state, &state_of(&again.root())));
+            if is_last {
+                break;
+            }
+            count += 1;
+        }
+    }
+    println!("{count} calls without space, {failed} of them failed the rename");
+    assert!(failed > 0 && count > failed);
+}

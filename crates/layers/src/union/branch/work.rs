@@ -378,8 +378,8 @@ impl WorkDirectory {
     }
 
     /// Makes a user's device that is a whiteout visible at an empty name: the one that the rename in the branch left, or a new
-    /// one of the owner, or else the one that was created beforehand. Until it is marked it hides the name. The whiteout beside
-    /// it, which hides the name, is removed.
+    /// one of the owner, or else, where there is no space for a new one or its mark, the one that was created beforehand. Until
+    /// it is marked it hides the name. The whiteout beside it, which hides the name, is removed.
     pub(crate) fn place_user_device(
         &self,
         directory: &VnodeRef,
@@ -392,13 +392,17 @@ impl WorkDirectory {
             Err(Errno::ENOENT) => directory.mknod(owner, stored, FileKind::CharacterDevice, 0, number),
             there => there,
         };
-        match (device, made) {
-            (Ok(device), _) if whiteout_device::has_number(&device.attributes) => {
-                whiteout::mark_user_device(&device.vnode)?
+        let (placed, mode) = match device {
+            Ok(device) if whiteout_device::has_number(&device.attributes) => {
+                (whiteout::mark_user_device(&device.vnode), RenameMode::Replace)
             }
-            (Ok(_), _) => return Ok(()),
+            Ok(_) => return Ok(()),
+            Err(error) => (Err(error), RenameMode::NoReplace),
+        };
+        match (placed, made) {
+            (Ok(()), _) => {}
             (Err(_), Some(made)) => {
-                self.directory()?.rename_verified(&server, made.as_name(), directory, stored, RenameMode::NoReplace)?;
+                self.directory()?.rename_verified(&server, made.as_name(), directory, stored, mode)?;
             }
             (Err(error), None) => return Err(error),
         }
