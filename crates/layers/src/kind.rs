@@ -161,9 +161,12 @@ impl Kind {
         Options::new(self.name, self.options, options)?;
         match self.build {
             Build::Over(build) => build(options, lower),
-            Build::Joining(build) => {
-                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }], Vec::new(), None)
-            }
+            Build::Joining(build) => build(
+                options,
+                vec![Branch { file_system: lower, mode: None, label: String::new(), minimum_free: None }],
+                Vec::new(),
+                None,
+            ),
         }
     }
 

@@ -18,6 +18,11 @@ const MERGE: (&str, &str) = (
 pub(crate) const CONTROLS: &[ControlSpecification] = &[
     ControlSpecification::new("branches", &[], "list the branches, highest priority first"),
     ControlSpecification::new("add", &[NEW_BRANCH, ControlArgument::optional("at", "POSITION")], "add a branch"),
+    ControlSpecification::new(
+        "rescan",
+        &[],
+        "add the directories that have come to match a pattern among the branches, and report those that no longer do",
+    ),
     ControlSpecification::new("remove", &[BRANCH], "remove a branch"),
     ControlSpecification::new(
         "mode",

@@ -9,7 +9,7 @@
 //! its parent's, and a file's before any directory's.
 //!
 //! **Where to read.** By room, from the bottom; each names only those before it:
-//! 1. `branch`: one tree and its state directory, and the set of all; `settings` of the union.
+//! 1. `branch`: one tree and its state directory, and the set of all; `settings` of the union, and its `policies`.
 //! 2. `cache`: names in the branches.
 //! 3. `state`: the types `Union` and `Node`, which refer to each other, and what changes nothing but them.
 //! 4. `lookup`: which objects the branches have, and which nodes these are.
@@ -18,11 +18,13 @@
 //! 7. `change`: the set of branches is replaced while no operation is in progress, because of `foreign_changes` too. `recovery`
 //!    finishes what an earlier server has left.
 //! 8. `snapshots`: layers of a branch are frozen, merged and restored.
-//! 9. `control` of a running union, `file_system`, which creates it from its `options`, and `check`, which examines branches that
-//!    no union has. `crate::fork` builds on all.
+//! 9. `control` of a running union, which passes commands to those below: `branch_commands` and `rescan`.
+//!    `file_system`, which creates it from its `options`, and `check`, which examines branches that no union has. `crate::fork`
+//!    builds on all.
 //! 10. `commands` of the command line, clients of a running union.
 
 pub(crate) mod branch;
+mod branch_commands;
 pub(crate) mod cache;
 pub(crate) mod change;
 mod check;
@@ -37,7 +39,9 @@ mod foreign_changes;
 pub(crate) mod lookup;
 pub(crate) mod operations;
 mod options;
+pub(crate) mod policies;
 mod recovery;
+mod rescan;
 pub(crate) mod settings;
 pub(crate) mod snapshots;
 pub(crate) mod state;

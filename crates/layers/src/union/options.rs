@@ -5,9 +5,11 @@ use vnode::{ControlError, FileSystemRef};
 use super::branch::claim;
 use super::branch::whiteout::WhiteoutFormat;
 use super::file_system::UnionFileSystem;
-use super::settings::{CopyOwnership, CopyPermissions, CreatePolicy, DeletionPolicy, NAME, UnionSettings};
+use super::policies::{ActionPolicy, CreatePolicy, check_search_policy};
+use super::settings::{CopyOwnership, CopyPermissions, DeletionPolicy, NAME, ReportedSpace, UnionSettings};
 use crate::kind::leaves_out_missing_branches;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::sizes::parse_size;
 use crate::view_rules::ViewRule;
 use crate::views::ViewDefinition;
 use crate::{Branch, BranchOpener};
@@ -16,7 +18,7 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "delete",
         value: "whiteout|all",
-        summary: "hide deleted objects, or delete them from all branches (default whiteout)",
+        summary: "hide deleted objects, or delete them from all branches (default whiteout; all with action=all)",
     },
     OptionSpecification {
         key: "whiteouts",
@@ -37,8 +39,25 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     },
     OptionSpecification {
         key: "create",
-        value: "first|most-free|least-used|random|round-robin|existing-path",
-        summary: "writable branch for new objects (default first)",
+        value: "POLICY",
+        summary: "writable branch for new objects: first, leftmost, most-free, least-free, least-used, random, weighted-random, \
+                  round-robin, newest, existing-path; or existing-path- or shared-path- before one of leftmost to newest (default \
+                  first)",
+    },
+    OptionSpecification {
+        key: "action",
+        value: "first|all",
+        summary: "apply changes of names and attributes to the visible object, or to all of its name (default first)",
+    },
+    OptionSpecification {
+        key: "search",
+        value: "first",
+        summary: "visible object of a name: that of the leftmost branch; other policies are refused",
+    },
+    OptionSpecification {
+        key: "statfs",
+        value: "sum|first",
+        summary: "reported space: total of all writable branches, or that of the first (default sum if create spreads objects)",
     },
     OptionSpecification {
         key: "minimum-free",
@@ -100,22 +119,26 @@ fn views(text: &str) -> Result<Vec<ViewDefinition>, String> {
 
 fn settings(options: &Options<'_>) -> Result<UnionSettings, OptionError> {
     let deletions = [("whiteout", DeletionPolicy::Whiteout), ("all", DeletionPolicy::All)];
-    let policies = [
-        ("first", CreatePolicy::First),
-        ("most-free", CreatePolicy::MostFree),
-        ("least-used", CreatePolicy::LeastUsed),
-        ("random", CreatePolicy::Random),
-        ("round-robin", CreatePolicy::RoundRobin),
-        ("existing-path", CreatePolicy::ExistingPath),
-    ];
+    let spaces = [("sum", ReportedSpace::Sum), ("first", ReportedSpace::First)];
+    let create = options.read("create", CreatePolicy::parse)?.unwrap_or_default();
+    let action = options.read("action", ActionPolicy::parse)?.unwrap_or_default();
+    options.read("search", check_search_policy)?;
     let formats = [("names", WhiteoutFormat::Names), ("overlay", WhiteoutFormat::Overlay)];
     Ok(UnionSettings {
-        deletion: options.choice("delete", &deletions)?.unwrap_or_default(),
+        deletion: options.choice("delete", &deletions)?.unwrap_or(match action {
+            ActionPolicy::First => DeletionPolicy::Whiteout,
+            ActionPolicy::All => DeletionPolicy::All,
+        }),
         whiteouts: options.choice("whiteouts", &formats)?.unwrap_or_default(),
         copy_up: ownership(options)?,
         metacopy: options.choice("metacopy", &[("on", true), ("off", false)])?.unwrap_or_default(),
-        create: options.choice("create", &policies)?.unwrap_or_default(),
-        minimum_free: options.read("minimum-free", size)?.unwrap_or_default(),
+        create,
+        action,
+        reported_space: options.choice("statfs", &spaces)?.unwrap_or(match create.spreads() {
+            true => ReportedSpace::Sum,
+            false => ReportedSpace::First,
+        }),
+        minimum_free: options.read("minimum-free", parse_size)?.unwrap_or_default(),
         moves_when_full: options.choice("when-full", &[("fail", false), ("move", true)])?.unwrap_or_default(),
     })
 }
@@ -158,20 +181,4 @@ enum CopyOwnerChoice {
     Owner,
     Constant,
     Current,
-}
-
-/// Number of bytes, with a unit of 1,024 bytes or a power of that.
-fn size(text: &str) -> Result<u64, String> {
-    let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_at);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" => Some(0),
-        "k" => Some(10),
-        "m" => Some(20),
-        "g" => Some(30),
-        "t" => Some(40),
-        _ => None,
-    };
-    let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "a number of bytes such as 512m, 4g or 1t".to_owned())
 }

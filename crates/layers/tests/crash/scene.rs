@@ -154,6 +154,7 @@ impl<'a> Scene<'a> {
                 _ => BranchMode::ReadOnly,
             }),
             label: format!("branch {index}"),
+            minimum_free: None,
         };
         self.scenario.branches.iter().enumerate().map(branch).collect()
     }

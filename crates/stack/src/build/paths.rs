@@ -5,6 +5,7 @@ use std::path::Path;
 
 use layers::OptionSpecification;
 
+use super::patterns::is_pattern;
 use crate::kinds::{self, BaseKind};
 use crate::registry::Registry;
 use crate::syntax::{Argument, Base, BranchTree, Layer, LayerName, Spanned, Stack};
@@ -27,7 +28,13 @@ impl Registry {
         let kind = base.kind.as_ref().map(|kind| kind.value.as_str());
         let has_path = self.base(kind.unwrap_or(kinds::DIRECTORY)).is_some_and(|kind| kind.location_is_path);
         if has_path && !base.location.value.is_empty() {
-            base.location.value = directory.join(&base.location.value).into_os_string();
+            let path = directory.join(&base.location.value);
+            let is_relative_pattern = kind.is_none() && path.as_os_str() != base.location.value && is_pattern(&path);
+            base.location.value = match directory.to_str().filter(|_| is_relative_pattern) {
+                // Only what was written is a pattern.
+                Some(literal) => Path::new(&globset::escape(literal)).join(&base.location.value).into_os_string(),
+                None => path.into_os_string(),
+            };
         }
         // A plain path may turn out to be of each kind that recognises contents.
         let may_be = |other: &BaseKind| kind.map_or(other.probe.is_some(), |name| other.name == name);

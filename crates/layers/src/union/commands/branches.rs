@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use super::check::{self, CheckArguments};
-use super::client::{existing_branch, print_answer};
+use super::client::{existing_branch, print_answer, query};
 use super::views::{self, ViewCommand};
-use crate::command::{CommandHost, MemberCommand, Outcome};
+use crate::command::{CommandHost, Exit, Failure, MemberCommand, Outcome};
 
 pub(crate) const COMMAND: MemberCommand = MemberCommand { name: "union", command: UnionArguments::command, run };
 
@@ -34,12 +34,20 @@ enum BranchCommand {
         /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// Branch and mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw"; the default mode is ro
+        /// Branch and mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw", "/mnt/new=rw(minimum-free=4g)"; the default mode is ro
         #[arg(value_name = "BRANCH[=MODE]")]
         branch: OsString,
         /// Position, counted from 0 for the highest priority; by default, the last
         #[arg(long, value_name = "POSITION")]
         at: Option<usize>,
+    },
+    /// Add directories that have come to match a pattern among the branches, such as /mnt/disk*
+    ///
+    /// Prints a line for each change: `added BRANCH`, `vanished BRANCH` for one that matches no longer, which stays a branch until it is removed, and `failed BRANCH` for one that cannot be added. Exits with 1 if there are such.
+    Rescan {
+        /// Mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
     },
     /// Check the branches of an unmounted union for interrupted operations, inconsistent marks and stale records
     ///
@@ -85,6 +93,7 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
     match UnionArguments::from_arg_matches(matches)?.command {
         BranchCommand::List { mount_point } => print_answer(host, &mount_point, "branches", &[]),
         BranchCommand::Add { mount_point, branch, at } => add(host, &mount_point, &branch, at),
+        BranchCommand::Rescan { mount_point } => rescan(host, &mount_point),
         BranchCommand::Remove { mount_point, branch } => {
             print_answer(host, &mount_point, "remove", &[("branch", &existing_branch(host, &branch)?)])
         }
@@ -105,4 +114,13 @@ fn add(host: &dyn CommandHost, mount_point: &Path, branch: &OsStr, at: Option<us
     let at = at.as_ref().map(|at| ("at", at.as_str()));
     let arguments: Vec<_> = [("branch", branch.as_str())].into_iter().chain(at).collect();
     print_answer(host, mount_point, "add", &arguments)
+}
+
+fn rescan(host: &dyn CommandHost, mount_point: &Path) -> Outcome {
+    let report = query(host, mount_point, "rescan", &[])?;
+    host.print(&report)?;
+    match report.lines().filter(|line| line.starts_with("failed ")).count() {
+        0 => Ok(()),
+        count => Err(Failure::new(Exit::Failure, format!("{count} branches could not be added; see the lines above"))),
+    }
 }

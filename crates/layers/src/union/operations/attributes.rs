@@ -85,7 +85,9 @@ impl Node {
         }
         let Some(size) = changes.size else {
             let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
-            return Ok(self.visible_attributes(instance.vnode.setattr(caller, changes)?));
+            let attributes = instance.vnode.setattr(caller, changes)?;
+            self.set_attributes_of_hidden_copies(caller, changes);
+            return Ok(self.visible_attributes(attributes));
         };
         // A copy of that length already shows the pending truncation.
         let (setter, done) = (caller.uncancelled(), Cell::default());
@@ -145,7 +147,9 @@ impl Node {
         // A capability that a write removes from a file could not be restored atomically.
         let extent = if name == b"security.capability" { DataExtent::All } else { DataExtent::Nothing };
         let (_object, instance) = self.writable_guarded(caller, extent)?;
-        instance.vnode.setxattr(caller, &stored, value, mode)
+        instance.vnode.setxattr(caller, &stored, value, mode)?;
+        self.change_hidden_copies(|copy| copy.setxattr(caller, &stored, value, XattrMode::Set));
+        Ok(())
     }
 
     /// Removes an extended attribute.
@@ -161,7 +165,9 @@ impl Node {
         }
         self.check_change_xattr(caller, name, None)?;
         let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
-        instance.vnode.removexattr(caller, &stored)
+        instance.vnode.removexattr(caller, &stored)?;
+        self.change_hidden_copies(|copy| copy.removexattr(caller, &stored));
+        Ok(())
     }
 
     /// Names of the extended attributes that are not the union's own.
