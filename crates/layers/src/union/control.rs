@@ -26,6 +26,7 @@ impl Union {
             }
             "add" => self.add_branch(arguments.required("branch")?, arguments.position()?),
             "rescan" => self.rescan(),
+            "which" => self.which(arguments.required("path")?),
             "remove" => self.remove_branch(arguments.required("branch")?),
             "mode" => self.set_mode(arguments.required("branch")?, arguments.mode()?),
             "move" => {

@@ -23,6 +23,11 @@ pub(crate) const CONTROLS: &[ControlSpecification] = &[
         &[],
         "add the directories that have come to match a pattern among the branches, and report those that no longer do",
     ),
+    ControlSpecification::new(
+        "which",
+        &[ControlArgument::required("path", "PATH")],
+        "list as JSON what the branches have of a path from the root of the union",
+    ),
     ControlSpecification::new("remove", &[BRANCH], "remove a branch"),
     ControlSpecification::new(
         "mode",

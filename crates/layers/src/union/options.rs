@@ -70,6 +70,11 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
         summary: "on a full branch, fail, or move the file to another (default fail)",
     },
     OptionSpecification {
+        key: "mergerfs-xattrs",
+        value: "yes|no",
+        summary: "report where a file is by the attributes of mergerfs, such as user.mergerfs.fullpath (default no)",
+    },
+    OptionSpecification {
         key: "missing",
         value: "fail|skip",
         summary: "fail if a branch is missing, or leave it out (default fail)",
@@ -138,6 +143,7 @@ fn settings(options: &Options<'_>) -> Result<UnionSettings, OptionError> {
             true => ReportedSpace::Sum,
             false => ReportedSpace::First,
         }),
+        has_mergerfs_attributes: options.flag("mergerfs-xattrs")?,
         minimum_free: options.read("minimum-free", parse_size)?.unwrap_or_default(),
         moves_when_full: options.choice("when-full", &[("fail", false), ("move", true)])?.unwrap_or_default(),
     })

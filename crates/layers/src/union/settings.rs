@@ -23,6 +23,8 @@ pub(crate) struct UnionSettings {
     pub(crate) action: ActionPolicy,
     /// Space that users see.
     pub(crate) reported_space: ReportedSpace,
+    /// Whether attributes report where files are, as those of mergerfs do.
+    pub(crate) has_mergerfs_attributes: bool,
     /// Minimum number of free bytes, for branches without a minimum of their own: a branch with fewer gets new objects only if
     /// all have fewer.
     pub(crate) minimum_free: u64,

@@ -8,6 +8,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 use super::check::{self, CheckArguments};
 use super::client::{existing_branch, print_answer, query};
 use super::views::{self, ViewCommand};
+use super::which::{self, WhichArguments};
 use crate::command::{CommandHost, Exit, Failure, MemberCommand, Outcome};
 
 pub(crate) const COMMAND: MemberCommand = MemberCommand { name: "union", command: UnionArguments::command, run };
@@ -49,6 +50,10 @@ enum BranchCommand {
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
     },
+    /// Show which branches have a file, its copies and its whiteouts
+    ///
+    /// Prints a line for each object: whether it is visible, a directory merged with the visible one, hidden, or a whiteout; the branch; and the path in the branch. Paths are those of the union, so no other layer of the stack may change names.
+    Which(WhichArguments),
     /// Check the branches of an unmounted union for interrupted operations, inconsistent marks and stale records
     ///
     /// Checks the writable branches, and reports each finding on one line. Exits with 1 if there are findings, or, with --repair, if some could not be repaired.
@@ -105,6 +110,7 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
             print_answer(host, &mount_point, "move", &[("branch", &branch), ("at", &at.to_string())])
         }
         BranchCommand::View(command) => views::run(&command, host),
+        BranchCommand::Which(arguments) => which::run(&arguments, host),
         BranchCommand::Check(arguments) => check::run(&arguments, host),
     }
 }

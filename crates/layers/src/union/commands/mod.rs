@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod snapshot;
 mod views;
+mod which;
 
 use crate::command::MemberCommand;
 

@@ -118,7 +118,10 @@ impl Node {
     }
 
     /// Value of an extended attribute.
-    pub(crate) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        if let Some(value) = self.mergerfs_attribute(name) {
+            return value;
+        }
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         self.leftmost().vnode.getxattr(caller, &stored)
     }
@@ -131,6 +134,9 @@ impl Node {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
+        if self.is_mergerfs_attribute(name) {
+            return Err(Errno::EPERM);
+        }
         let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
         self.check_change_xattr(caller, name, Some(value))?;
         // No copy is made if the flag then refuses the change. Other attributes are validated first, or set regardless of it,
@@ -154,6 +160,9 @@ impl Node {
 
     /// Removes an extended attribute.
     pub(crate) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        if self.is_mergerfs_attribute(name) {
+            return Err(Errno::EPERM);
+        }
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         let leftmost = self.leftmost();
         if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
