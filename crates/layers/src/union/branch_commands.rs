@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vnode::{Claim, ControlError, KeptAccessTimes};
 
-use super::branch::branches::{BranchBase, BranchSlot, open_branch};
+use super::branch::branches::{BranchBase, BranchMember, BranchSlot, open_branch};
 use super::branch::claim;
 use super::change::Groups;
 use super::control_arguments::{cannot_be_used, refused};
@@ -113,11 +113,16 @@ impl Union {
         self.finish_merges().map(|()| self.list_branches())
     }
 
-    /// Claims a branch that has been read-only, while operations continue.
-    fn claim_branch(&self, which: &str) -> Result<Option<(Arc<BranchBase>, Claim)>, ControlError> {
+    /// The newest layer of a branch, which is named by its stack expression or its number.
+    pub(crate) fn branch_named(&self, which: &str) -> Result<Arc<BranchMember>, ControlError> {
         let groups: Groups =
             self.branches.slots().chunk_by(BranchSlot::is_same_branch).map(<[BranchSlot]>::to_vec).collect();
-        let base = Arc::clone(&groups[find_group(&groups, which)?][0].member.base);
+        Ok(Arc::clone(&groups[find_group(&groups, which)?][0].member))
+    }
+
+    /// Claims a branch that has been read-only, while operations continue.
+    fn claim_branch(&self, which: &str) -> Result<Option<(Arc<BranchBase>, Claim)>, ControlError> {
+        let base = Arc::clone(&self.branch_named(which)?.base);
         let claim = claim::claim_base(&base).map_err(|bad| cannot_be_used(&bad))?;
         Ok(claim.map(|claim| (base, claim)))
     }

@@ -9,6 +9,9 @@ use super::control_specifications::CONTROLS;
 use super::state::Union;
 use crate::ControlSpecification;
 
+/// Difference in use of branches that are balanced, in percent of their space.
+const DEFAULT_BALANCE_PERCENTAGE: u8 = 5;
+
 type CommandResult = Result<String, ControlError>;
 
 impl Union {
@@ -26,6 +29,8 @@ impl Union {
             }
             "add" => self.add_branch(arguments.required("branch")?, arguments.position()?),
             "rescan" => self.rescan(),
+            "drain" => self.drain(arguments.required("branch")?),
+            "balance" => self.balance(arguments.percentage("within")?.unwrap_or(DEFAULT_BALANCE_PERCENTAGE)),
             "which" => self.which(arguments.required("path")?),
             "remove" => self.remove_branch(arguments.required("branch")?),
             "mode" => self.set_mode(arguments.required("branch")?, arguments.mode()?),

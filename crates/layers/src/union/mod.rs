@@ -18,7 +18,7 @@
 //! 7. `change`: the set of branches is replaced while no operation is in progress, because of `foreign_changes` too. `recovery`
 //!    finishes what an earlier server has left.
 //! 8. `snapshots`: layers of a branch are frozen, merged and restored.
-//! 9. `control` of a running union, which passes commands to those below: `branch_commands`, `rescan` and `which`.
+//! 9. `control` of a running union, which passes commands to those below: `branch_commands`, `rescan`, `which` and `moves`.
 //!    `file_system`, which creates it from its `options`, and `check`, which examines branches that no union has. `crate::fork`
 //!    builds on all.
 //! 10. `commands` of the command line, clients of a running union.
@@ -37,6 +37,7 @@ pub(crate) mod copy_up;
 pub(crate) mod file_system;
 mod foreign_changes;
 pub(crate) mod lookup;
+mod moves;
 pub(crate) mod operations;
 mod options;
 pub(crate) mod policies;

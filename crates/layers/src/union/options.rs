@@ -5,7 +5,7 @@ use vnode::{ControlError, FileSystemRef};
 use super::branch::claim;
 use super::branch::whiteout::WhiteoutFormat;
 use super::file_system::UnionFileSystem;
-use super::policies::{ActionPolicy, CreatePolicy, check_search_policy};
+use super::policies::{ActionPolicy, BranchOrder, CreatePolicy, check_search_policy};
 use super::settings::{CopyOwnership, CopyPermissions, DeletionPolicy, NAME, ReportedSpace, UnionSettings};
 use crate::kind::leaves_out_missing_branches;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
@@ -66,8 +66,9 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     },
     OptionSpecification {
         key: "when-full",
-        value: "fail|move",
-        summary: "on a full branch, fail, or move the file to another (default fail)",
+        value: "fail|move|move-ORDER",
+        summary: "on a full branch, fail, or move the file to the nearest on the left, or to the best by an order of create (default \
+                  fail)",
     },
     OptionSpecification {
         key: "mergerfs-xattrs",
@@ -128,6 +129,7 @@ fn settings(options: &Options<'_>) -> Result<UnionSettings, OptionError> {
     let create = options.read("create", CreatePolicy::parse)?.unwrap_or_default();
     let action = options.read("action", ActionPolicy::parse)?.unwrap_or_default();
     options.read("search", check_search_policy)?;
+    let when_full = options.read("when-full", when_full)?.flatten();
     let formats = [("names", WhiteoutFormat::Names), ("overlay", WhiteoutFormat::Overlay)];
     Ok(UnionSettings {
         deletion: options.choice("delete", &deletions)?.unwrap_or(match action {
@@ -145,8 +147,22 @@ fn settings(options: &Options<'_>) -> Result<UnionSettings, OptionError> {
         }),
         has_mergerfs_attributes: options.flag("mergerfs-xattrs")?,
         minimum_free: options.read("minimum-free", parse_size)?.unwrap_or_default(),
-        moves_when_full: options.choice("when-full", &[("fail", false), ("move", true)])?.unwrap_or_default(),
+        moves_when_full: when_full.is_some(),
+        when_full_order: when_full.flatten(),
     })
+}
+
+/// Order in which branches are tried for files that are written in a full one, if they move at all; within it `None` for the
+/// nearest branch on the left.
+fn when_full(text: &str) -> Result<Option<Option<BranchOrder>>, String> {
+    match text {
+        "fail" => Ok(None),
+        "move" => Ok(Some(None)),
+        _ => {
+            let order = text.strip_prefix("move-").and_then(BranchOrder::parse);
+            order.map(|order| Some(Some(order))).ok_or_else(|| "fail, move, or move-most-free and the like".to_owned())
+        }
+    }
 }
 
 /// Owner of copies.

@@ -93,7 +93,8 @@ const ORDERS: [(&str, BranchOrder); 8] = [
 ];
 
 impl BranchOrder {
-    fn parse(name: &str) -> Option<Self> {
+    /// Parses the name of an order.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         ORDERS.iter().find(|(known, _)| *known == name).map(|(_, order)| *order)
     }
 }

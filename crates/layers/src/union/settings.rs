@@ -1,7 +1,7 @@
 //! Settings of a union, as set by its options.
 
 use super::branch::whiteout::WhiteoutFormat;
-use super::policies::{ActionPolicy, CreatePolicy};
+use super::policies::{ActionPolicy, BranchOrder, CreatePolicy};
 
 /// Name of the layer in stack expressions.
 pub(crate) const NAME: &str = "union";
@@ -30,6 +30,8 @@ pub(crate) struct UnionSettings {
     pub(crate) minimum_free: u64,
     /// Whether objects move on from a full branch: new objects, copies, and files that are written.
     pub(crate) moves_when_full: bool,
+    /// Order in which branches are tried for a file that is written in a full one; `None` for the nearest on the left.
+    pub(crate) when_full_order: Option<BranchOrder>,
 }
 
 /// Owner of a copy in another branch (Unionfs, section 2).

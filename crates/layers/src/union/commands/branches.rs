@@ -7,6 +7,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 
 use super::check::{self, CheckArguments};
 use super::client::{existing_branch, print_answer, query};
+use super::moves;
 use super::views::{self, ViewCommand};
 use super::which::{self, WhichArguments};
 use crate::command::{CommandHost, Exit, Failure, MemberCommand, Outcome};
@@ -49,6 +50,27 @@ enum BranchCommand {
         /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
+    },
+    /// Move everything off a branch to the other rw branches, while programs use the union
+    ///
+    /// The branch becomes nc: nothing more is created in it. Each object moves to the branch with most free space that has room for it; directories stay, empty, and get an instance elsewhere. A line for each object that stays says why, such as files with several names; the exit code is then 1. If it is interrupted, run it again. The branch can then be removed with plyfs union remove.
+    Drain {
+        /// Mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Branch, or its position
+        branch: OsString,
+    },
+    /// Move files from the fullest branches to the emptiest, while programs use the union
+    ///
+    /// Ends when the shares of space in use of the rw branches differ by no more than --within, or when nothing else can move.
+    Balance {
+        /// Mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Difference in percent of the space of a branch
+        #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
+        within: u8,
     },
     /// Show which branches have a file, its copies and its whiteouts
     ///
@@ -110,6 +132,12 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
             print_answer(host, &mount_point, "move", &[("branch", &branch), ("at", &at.to_string())])
         }
         BranchCommand::View(command) => views::run(&command, host),
+        BranchCommand::Drain { mount_point, branch } => {
+            moves::run(host, &mount_point, "drain", &[("branch", &existing_branch(host, &branch)?)])
+        }
+        BranchCommand::Balance { mount_point, within } => {
+            moves::run(host, &mount_point, "balance", &[("within", &within.to_string())])
+        }
         BranchCommand::Which(arguments) => which::run(&arguments, host),
         BranchCommand::Check(arguments) => check::run(&arguments, host),
     }

@@ -3,6 +3,7 @@
 mod branches;
 mod check;
 mod client;
+mod moves;
 mod snapshot;
 mod views;
 mod which;

@@ -48,7 +48,7 @@ impl Node {
     }
 
     /// Sorts branches by preference.
-    fn in_order(&self, mut members: Vec<Arc<BranchMember>>, order: BranchOrder) -> Vec<Arc<BranchMember>> {
+    pub(crate) fn in_order(&self, mut members: Vec<Arc<BranchMember>>, order: BranchOrder) -> Vec<Arc<BranchMember>> {
         match order {
             BranchOrder::Leftmost => {}
             BranchOrder::MostFree => sort_by_space(&mut members, |_, space| Reverse(space.map_or(0, free))),
@@ -85,7 +85,7 @@ impl Node {
     }
 
     /// Branches in which objects may be created, leftmost first.
-    fn writable_branches(&self, limit: usize) -> Vec<Arc<BranchMember>> {
+    pub(crate) fn writable_branches(&self, limit: usize) -> Vec<Arc<BranchMember>> {
         let slots = self.union.branches.slots();
         let members = slots.iter().take(limit.saturating_add(1)).map(|slot| &slot.member);
         members.filter(|member| self.union.branches.may_create(member)).cloned().collect()

@@ -8,7 +8,6 @@ use super::space::{free, spaces_of};
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
-use crate::union::copy_up::extent::DataExtent;
 use crate::union::lookup::parallel::ParallelQueries;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation, ParentEntry};
@@ -65,35 +64,38 @@ impl Node {
 
     /// Returns whether the file would move if its branch were full.
     pub(crate) fn may_move_when_full(&self) -> bool {
-        let branches = &self.union.branches;
-        let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
-        self.union.settings.moves_when_full
-            && left().is_some_and(|position| branches.writable_at_or_left_of(position).is_some())
+        self.union.settings.moves_when_full && !self.branches_when_full().is_empty()
     }
 
-    /// Moves a file from a full branch to the nearest higher one with room for it and for the given number of additional bytes;
+    /// Branches to which the file would move if its own were full, those on the left nearest first.
+    fn branches_when_full(&self) -> Vec<Arc<BranchMember>> {
+        let own = self.leftmost().member;
+        let Some(position) = self.union.branches.position(&own) else { return Vec::new() };
+        if self.union.settings.when_full_order.is_none() {
+            let mut left = position.checked_sub(1).map(|limit| self.writable_branches(limit)).unwrap_or_default();
+            left.reverse();
+            return left;
+        }
+        let mut others = self.writable_branches(usize::MAX);
+        others.retain(|member| !Arc::ptr_eq(member, &own));
+        others
+    }
+
+    /// Moves a file from a full branch to the first of those with room for it and for the given number of additional bytes;
     /// returns whether that succeeded. The caller holds an operation guard.
     pub(crate) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
-        let branches = &self.union.branches;
-        let Some(mut position) = branches.position(&self.leftmost().member) else { return false };
         let Ok(attributes) = self.leftmost().vnode.getattr(&Caller::server()) else { return false };
         let wanted = attributes.blocks.saturating_mul(512).min(attributes.size).saturating_add(bytes);
-        let (mut members, mut positions) = (Vec::new(), Vec::new());
-        while let Some(left) = position.checked_sub(1)
-            && let Some(member) = branches.writable_at_or_left_of(left)
-            && let Some(found) = branches.position(&member)
-        {
-            members.push(member);
-            positions.push(found);
-            position = found;
+        let mut members = self.branches_when_full();
+        if let Some(order) = self.union.settings.when_full_order {
+            members = self.in_order(members, order);
         }
-        spaces_of(&members).into_iter().zip(members.iter().zip(positions)).any(|(space, (member, found))| {
+        spaces_of(&members).into_iter().zip(&members).any(|(space, member)| {
             let wanted = wanted.saturating_add(self.union.minimum_free(member));
             let has_room = space.is_some_and(|space| free(&space) >= wanted);
             let original = self.leftmost();
-            let moved =
-                || self.writable_within(caller, DataExtent::All, found).is_ok_and(|now| !now.is_same(&original));
-            has_room && moved()
+            // It may have gone to another branch on the left, which can have its directory.
+            has_room && (self.relocate(caller, member).is_ok() || !self.leftmost().is_same(&original))
         })
     }
 
