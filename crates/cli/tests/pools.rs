@@ -1,11 +1,12 @@
-//! Pools of disks by mounted unions: patterns, drains and where files are.
+//! Pools of disks by mounted unions: patterns, drains, where files are, and mounts of mergerfs.
 
 mod support;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
 
-use support::{Scratch, can_mount, run, umount};
+use support::{Run, Scratch, can_mount, finish, is_mounted, run, umount};
 
 /// Creates directories in the scratch directory.
 fn make_directories(scratch: &Scratch, names: &[&str]) {
@@ -60,4 +61,41 @@ fn a_drain_that_leaves_something_says_so_by_its_exit_code() {
     assert!(drained.errors.contains("some objects stay"), "{drained:?}");
     assert_eq!(fs::read_to_string(scratch.path("mount/x")).unwrap(), "a/x");
     umount(&mount);
+}
+
+#[test]
+fn the_helper_of_mergerfs_mounts_the_equivalent_union() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    make_directories(&scratch, &["disk1", "disk2", "old"]);
+    let (mount, helper) = (scratch.name("mount"), scratch.path("mount.mergerfs"));
+    symlink(env!("CARGO_BIN_EXE_plyfs"), &helper).unwrap();
+    let call = |words: &[&str]| -> Run { finish(Command::new(&helper).args(words).output()) };
+    let branches = format!("{}=RW,1M:{}=RO", scratch.name("disk*"), scratch.name("old"));
+    let options = "rw,category.create=ff,cache.files=off,moveonenospc=true,noexec";
+    let mounted = call(&[&branches, &mount, "-o", options]);
+    assert!(mounted.code == 0 && mounted.errors.contains("cache.files=off: no effect"), "{mounted:?}");
+    let list = run(["union", "list", &mount]).succeeded();
+    let line = |name: &str, mode: &str| format!("{}={mode}\n", scratch.name(name));
+    let minimum = "rw (minimum free 1m)";
+    assert_eq!(list, line("disk1", minimum) + &line("disk2", minimum) + &line("old", "ro"));
+    fs::write(scratch.path("mount/new"), "").unwrap();
+    assert!(scratch.path("disk1/new").exists());
+    let mut value = [0; 200];
+    let length = rustix::fs::getxattr(scratch.path("mount/new"), "user.mergerfs.basepath", &mut value).unwrap();
+    assert_eq!(&value[..length], scratch.name("disk1").as_bytes());
+    let table = fs::read_to_string("/proc/mounts").unwrap();
+    let entry = table.lines().find(|line| line.split(' ').nth(1) == Some(&mount)).unwrap();
+    assert!(entry.starts_with(&branches) && entry.contains("noexec"), "{entry}");
+    umount(&mount);
+
+    let refused = call(&[&branches, &mount, "-o", "category.create=all,nullrw=true"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.errors.contains("category.create=all") && refused.errors.contains("nullrw=true"), "{refused:?}");
+    let unknown = call(&[&branches, &mount, "-o", "bogus"]);
+    assert!(unknown.code == 1 && unknown.errors.contains("bogus"), "{unknown:?}");
+    assert_eq!(call(&[&branches, &mount, "-t", "ext4"]).code, 1);
+    assert!(!is_mounted(&scratch.mount()));
 }

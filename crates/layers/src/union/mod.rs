@@ -21,7 +21,7 @@
 //! 9. `control` of a running union, which passes commands to those below: `branch_commands`, `rescan`, `which` and `moves`.
 //!    `file_system`, which creates it from its `options`, and `check`, which examines branches that no union has. `crate::fork`
 //!    builds on all.
-//! 10. `commands` of the command line, clients of a running union.
+//! 10. `commands` of the command line, clients of a running union, and `mergerfs`, which translates mounts of that file system.
 
 pub(crate) mod branch;
 mod branch_commands;
@@ -37,6 +37,8 @@ pub(crate) mod copy_up;
 pub(crate) mod file_system;
 mod foreign_changes;
 pub(crate) mod lookup;
+#[cfg(feature = "commands")]
+mod mergerfs;
 mod moves;
 pub(crate) mod operations;
 mod options;
@@ -68,6 +70,6 @@ pub const KIND: Kind = {
     )
     .with_controls(control_specifications::CONTROLS);
     #[cfg(feature = "commands")]
-    let kind = kind.with_commands(commands::COMMANDS);
+    let kind = kind.with_commands(commands::COMMANDS).with_mount_translators(&[mergerfs::TRANSLATOR]);
     kind
 };
