@@ -121,7 +121,7 @@ impl Expression {
 
 fn directory_branch(path: OsString) -> Spanned<Branch> {
     let base = Base { kind: None, location: Spanned::new(path, Span::default()), arguments: Vec::new() };
-    Spanned::new(Branch { tree: BranchTree::Base(base), mode: None }, Span::default())
+    Spanned::new(Branch { tree: BranchTree::Base(base), mode: None, options: Vec::new() }, Span::default())
 }
 
 fn add_warnings(stack: &Stack, warnings: &mut Vec<String>) {
@@ -175,7 +175,9 @@ fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
     for branch in &stack.source {
         match &branch.value.tree {
             BranchTree::Stack(inner) => add_directories(inner, directories),
-            BranchTree::Base(base) if is_directory(base) => directories.push(PathBuf::from(&base.location.value)),
+            BranchTree::Base(base) if is_directory(base) => {
+                directories.extend(stack::directories_at(Path::new(&base.location.value)));
+            }
             BranchTree::Base(_) => {}
         }
     }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use stack::Registry;
+use stack::command::MountTranslator;
 
 use crate::arguments::{Command, Helper};
 use crate::command_line::{self, Invocation};
@@ -28,13 +29,20 @@ pub fn main() -> ExitCode {
 pub fn main_with(registry: Registry) -> ExitCode {
     let registry = registry::set(registry);
     let words: Vec<OsString> = std::env::args_os().collect();
-    let is_helper = is_helper_call(&words);
+    let translator = translator_of(registry, &words);
+    let is_helper = translator.is_some() || is_helper_call(&words);
     if let Err(failure) = command_line::check(registry) {
         return finish(Err(failure), if is_helper { mount_helper::number } else { exit::Exit::number });
     }
     if is_helper {
         return match Helper::try_parse_from(&words) {
-            Ok(arguments) => finish(commands::mount::run_helper(&arguments), mount_helper::number),
+            Ok(arguments) => {
+                let outcome = match translator {
+                    Some(translator) => commands::mount::run_translated_helper(&arguments, translator),
+                    None => commands::mount::run_helper(&arguments),
+                };
+                finish(outcome, mount_helper::number)
+            }
             Err(error) => refuse(&error, mount_helper::number),
         };
     }
@@ -77,6 +85,15 @@ fn is_helper_call(words: &[OsString]) -> bool {
     let name = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let stack_first = |word: &OsString| word.as_bytes().iter().any(|byte| matches!(byte, b'/' | b':' | b'|'));
     name == OsStr::new("mount.plyfs") || name == OsStr::new("mount.fuse.plyfs") || words.get(1).is_some_and(stack_first)
+}
+
+/// Returns the translator of another file system's mounts that the name of the program selects.
+fn translator_of<'a>(registry: &'a Registry, words: &[OsString]) -> Option<&'a MountTranslator> {
+    let name = words.first().and_then(|name| Path::new(name).file_name()?.to_str())?;
+    let prefixes = ["mount.fuse.", "mount.", "plyfs-"];
+    let kind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    let mut translators = registry.layers().iter().flat_map(|layer| layer.mount_translators);
+    translators.find(|translator| translator.name == kind)
 }
 
 fn finish(outcome: Outcome, number: fn(exit::Exit) -> u8) -> ExitCode {

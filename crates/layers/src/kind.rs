@@ -6,7 +6,7 @@ use vnode::FileSystemRef;
 
 use crate::branch::{Branch, BranchOpener};
 #[cfg(feature = "commands")]
-use crate::command::MemberCommand;
+use crate::command::{MemberCommand, MountTranslator};
 use crate::control::ControlSpecification;
 use crate::options::{OptionError, OptionSpecification, Options};
 
@@ -24,6 +24,9 @@ pub struct Kind {
     /// Commands that the layer adds to the command line. Default: none.
     #[cfg(feature = "commands")]
     pub commands: &'static [MemberCommand],
+    /// Mount commands of other file systems that stacks with the layer replace. Default: none.
+    #[cfg(feature = "commands")]
+    pub mount_translators: &'static [MountTranslator],
     build: Build,
 }
 
@@ -62,6 +65,8 @@ impl Kind {
             controls: &[],
             #[cfg(feature = "commands")]
             commands: &[],
+            #[cfg(feature = "commands")]
+            mount_translators: &[],
             build,
         }
     }
@@ -76,6 +81,12 @@ impl Kind {
     #[cfg(feature = "commands")]
     pub const fn with_commands(self, commands: &'static [MemberCommand]) -> Self {
         Self { commands, ..self }
+    }
+
+    /// Adds the mount commands of other file systems that stacks with the layer replace.
+    #[cfg(feature = "commands")]
+    pub const fn with_mount_translators(self, mount_translators: &'static [MountTranslator]) -> Self {
+        Self { mount_translators, ..self }
     }
 }
 
@@ -161,9 +172,12 @@ impl Kind {
         Options::new(self.name, self.options, options)?;
         match self.build {
             Build::Over(build) => build(options, lower),
-            Build::Joining(build) => {
-                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }], Vec::new(), None)
-            }
+            Build::Joining(build) => build(
+                options,
+                vec![Branch { file_system: lower, mode: None, label: String::new(), minimum_free: None }],
+                Vec::new(),
+                None,
+            ),
         }
     }
 

@@ -44,10 +44,13 @@ mod only_described;
 pub mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
+pub mod sizes;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
-pub use branch::{Branch, BranchMode, BranchOpener};
+pub use branch::{
+    BRANCH_OPTIONS, Branch, BranchMode, BranchOpener, BranchScan, BranchSource, PatternMatch, PatternMatches,
+};
 pub use control::{ControlArgument, ControlArguments, ControlFailure, ControlSpecification};
 pub use kind::{BRANCHES_COMMAND, Join, Kind, Pair, Synopsis};
 pub use only_described::{is_only_described, only_described};

@@ -117,6 +117,7 @@ fn unions_conform() {
             file_system: memory(),
             mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
             label: format!("branch {index}"),
+            minimum_free: None,
         };
         let union = plyfs_layers::kind("union").unwrap().join(&[], (0..count).map(branch).collect(), None).unwrap();
         check(&format!("union of {count}"), union, &[]);

@@ -15,7 +15,8 @@ type Put = fn(FileSystemRef) -> FileSystemRef;
 
 /// A mirror of two file systems.
 fn mirror(first: FileSystemRef) -> FileSystemRef {
-    let branch = |file_system, label: &str| Branch { file_system, mode: None, label: label.to_owned() };
+    let branch =
+        |file_system, label: &str| Branch { file_system, mode: None, label: label.to_owned(), minimum_free: None };
     let branches = vec![branch(first, "first"), branch(memory(), "second")];
     samples::mirror::KIND.join(&[], branches, None).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -174,6 +174,7 @@ fn handles_find_their_objects_after_a_restart_and_a_copy() {
             file_system: file_system.clone(),
             mode: Some(mode),
             label: label.to_owned(),
+            minimum_free: None,
         };
         let branches = vec![branch(&upper, ReadWrite, "upper"), branch(&lower, ReadOnly, "lower")];
         plyfs_layers::kind("union").unwrap().join(&[], branches, None).unwrap()

@@ -49,6 +49,7 @@ impl Scene {
             file_system: Arc::new(DirectoryFileSystem::open(&self.path(name), Options::default()).unwrap()),
             mode: Some(mode),
             label: name.to_owned(),
+            minimum_free: None,
         };
         [("left", ReadWrite), ("right", ReadOnly)].map(branch).into()
     }
@@ -288,7 +289,12 @@ fn check_finds_links_of_missing_branches() {
     let found = |options: CheckOptions| -> Vec<(Problem, Option<vnode::Result<()>>)> {
         let (mut found, mut branches) = (Vec::new(), scene.branches());
         let other = DirectoryFileSystem::open(&scene.path("other"), Options::default()).unwrap();
-        branches[1] = Branch { file_system: Arc::new(other), mode: Some(ReadOnly), label: "other".to_owned() };
+        branches[1] = Branch {
+            file_system: Arc::new(other),
+            mode: Some(ReadOnly),
+            label: "other".to_owned(),
+            minimum_free: None,
+        };
         check(branches, &options, &mut |finding| found.push((finding.problem, finding.repair))).unwrap();
         // That of the name that was taken away.
         found.retain(|(problem, _)| *problem != Problem::IdleWhiteout);

@@ -20,7 +20,7 @@ use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 type OpenBranch<'a> = &'a dyn Fn() -> FileSystemRef;
 
 fn branch(file_system: FileSystemRef, mode: BranchMode, label: &str) -> Branch {
-    Branch { file_system, mode: Some(mode), label: label.to_owned() }
+    Branch { file_system, mode: Some(mode), label: label.to_owned(), minimum_free: None }
 }
 
 fn union(branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {

@@ -91,6 +91,11 @@ fn creation_is_atomic() {
 }
 
 #[test]
+fn drains_are_atomic() {
+    check(scenarios::DRAIN, "");
+}
+
+#[test]
 fn snapshot_commands_are_atomic() {
     check(scenarios::SNAPSHOT, "");
 }

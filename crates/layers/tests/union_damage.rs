@@ -110,6 +110,7 @@ impl Scene {
             file_system: file_system.clone(),
             mode: Some(*mode),
             label: format!("branch {index}"),
+            minimum_free: None,
         };
         self.branches.iter().enumerate().map(named).collect()
     }

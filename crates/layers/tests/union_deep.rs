@@ -163,6 +163,7 @@ fn branches(trees: &[FileSystemRef]) -> Vec<Branch> {
         file_system: tree.clone(),
         mode: Some(if index == 0 { ReadWrite } else { ReadOnly }),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     trees.iter().enumerate().map(branch).collect()
 }

@@ -26,6 +26,7 @@ fn union(options: &[(&str, &str)], branches: &[(&str, FileSystemRef)]) -> Result
         file_system: file_system.clone(),
         mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
         label: (*label).to_owned(),
+        minimum_free: None,
     };
     let branches = branches.iter().enumerate().map(branch).collect();
     plyfs_layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
@@ -772,7 +773,12 @@ fn with_delete_all(branches: &[FileSystemRef]) -> FileSystemRef {
     let modes = [ReadWrite, ReadOnly, ReadWrite, ReadOnly];
     let branch = |(index, mode)| {
         let file_system: &FileSystemRef = &branches[index];
-        Branch { file_system: file_system.clone(), mode: Some(mode), label: format!("branch {index}") }
+        Branch {
+            file_system: file_system.clone(),
+            mode: Some(mode),
+            label: format!("branch {index}"),
+            minimum_free: None,
+        }
     };
     let branches = modes.into_iter().enumerate().map(branch).collect();
     plyfs_layers::kind("union").unwrap().join(&[("delete".to_owned(), "all".to_owned())], branches, None).unwrap()

@@ -627,6 +627,7 @@ fn metadata_only_copies_are_committed_with_data() {
         file_system: file_system.clone(),
         mode: Some(mode),
         label: label.to_owned(),
+        minimum_free: None,
     };
     let branches = vec![
         branch(&scene.changes, plyfs_layers::BranchMode::ReadWrite, "changes"),

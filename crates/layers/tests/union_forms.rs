@@ -18,6 +18,7 @@ fn join(branches: &[FileSystemRef; 2], modes: [BranchMode; 2]) -> Result<FileSys
         file_system: branches[index].clone(),
         mode: Some(mode),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     let named = modes.into_iter().enumerate().map(branch).collect();
     plyfs_layers::kind("union").unwrap().join(&[], named, None).map_err(|error| error.to_string())
@@ -195,6 +196,7 @@ fn checked_losses(branches: &[FileSystemRef; 2], repair: bool) -> (Vec<Problem>,
         file_system: branches[index].clone(),
         mode: Some(mode),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     let options = CheckOptions { losses: true, repair, ..CheckOptions::default() };
     let (mut problems, mut paths) = (Vec::new(), Vec::new());
@@ -274,6 +276,7 @@ fn losses_of_later_version_stay_and_the_copy_is_made() {
         file_system: branches[index].clone(),
         mode: Some(mode),
         label: label(index),
+        minimum_free: None,
     };
     let checked = |losses| {
         let options = CheckOptions { losses, ..CheckOptions::default() };

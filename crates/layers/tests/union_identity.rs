@@ -74,6 +74,7 @@ impl Scene {
             file_system: Arc::new(DirectoryFileSystem::open(&self.path(name), Options::default()).unwrap()),
             mode: Some(*mode),
             label: name.to_string(),
+            minimum_free: None,
         };
         branches.iter().map(branch).collect()
     }

@@ -336,6 +336,7 @@ fn problems(branches: &[FileSystemRef]) -> Vec<String> {
         file_system: branches[index].clone(),
         mode: Some(mode),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     let mut found = Vec::new();
     check([(0, ReadWrite), (1, ReadOnly)].map(branch).into(), &CheckOptions::default(), &mut |finding| {

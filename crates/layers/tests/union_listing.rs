@@ -118,7 +118,7 @@ fn listed_while_changing(what: &str, new: NewBranch, count: usize, random: &mut 
     }
     let branches = branches.into_iter().enumerate().map(|(index, file_system)| {
         let mode = Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly });
-        Branch { file_system, mode, label: format!("branch {index}") }
+        Branch { file_system, mode, label: format!("branch {index}"), minimum_free: None }
     });
     let union = plyfs_layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap();
     let directory = union.root().lookup(&server, name("d")).unwrap().vnode;

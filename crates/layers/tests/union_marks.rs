@@ -46,6 +46,7 @@ impl Scene {
             file_system: Arc::new(DirectoryFileSystem::open(&self.path(name), Options::default()).unwrap()),
             mode: Some(mode),
             label: name.to_owned(),
+            minimum_free: None,
         };
         vec![branch("left", mode), branch("right", ReadOnly)]
     }

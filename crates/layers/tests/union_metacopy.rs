@@ -104,6 +104,7 @@ fn branches(directory: &Path, branches: &[(&str, BranchMode)]) -> Vec<Branch> {
         file_system: Arc::new(DirectoryFileSystem::open(&directory.join(name), Options::default()).unwrap()),
         mode: Some(*mode),
         label: name.to_string(),
+        minimum_free: None,
     };
     branches.iter().map(branch).collect()
 }
@@ -691,6 +692,7 @@ fn copy_without_room_for_data_moves_to_another_branch() {
             file_system: file_system.clone(),
             mode: Some(mode),
             label: label.to_owned(),
+            minimum_free: None,
         };
         let branches =
             vec![branch(&large, ReadWrite, "a"), branch(&small, ReadWrite, "b"), branch(&lower, ReadOnly, "c")];

@@ -23,7 +23,21 @@ use side::Side;
 const OPTIONS: &[(&str, &[&str])] = &[
     ("delete", &["whiteout", "all"]),
     ("whiteouts", &["names", "overlay"]),
-    ("create", &["first", "most-free", "least-used", "random", "round-robin", "existing-path"]),
+    (
+        "create",
+        &[
+            "first",
+            "leftmost",
+            "most-free",
+            "least-used",
+            "random",
+            "round-robin",
+            "newest",
+            "existing-path",
+            "existing-path-random",
+            "shared-path-weighted-random",
+        ],
+    ),
     ("when-full", &["fail", "move"]),
     ("metacopy", &["on", "on", "off"]),
 ];
@@ -244,6 +258,7 @@ fn named(branches: &[(FileSystemRef, BranchMode)]) -> Vec<Branch> {
         file_system: file_system.clone(),
         mode: Some(*mode),
         label: format!("branch {}", branches.len() - index),
+        minimum_free: None,
     };
     branches.iter().enumerate().map(branch).collect()
 }

@@ -28,7 +28,21 @@ const OPEN_FILE_SLOTS: usize = 3;
 
 /// Options that are chosen from at random.
 const OPTIONS: &[(&str, &[&str])] = &[
-    ("create", &["first", "most-free", "least-used", "random", "round-robin", "existing-path"]),
+    (
+        "create",
+        &[
+            "first",
+            "leftmost",
+            "most-free",
+            "least-used",
+            "random",
+            "round-robin",
+            "newest",
+            "existing-path",
+            "existing-path-random",
+            "shared-path-weighted-random",
+        ],
+    ),
     ("delete", &["whiteout", "all"]),
     ("whiteouts", &["names", "overlay"]),
     ("metacopy", &["on", "off"]),
@@ -449,6 +463,7 @@ impl UnionPlan {
             file_system: branch.clone(),
             mode: Some(*mode),
             label: format!("branch {index}"),
+            minimum_free: None,
         };
         self.branches.iter().enumerate().map(named).collect()
     }

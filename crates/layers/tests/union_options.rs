@@ -47,6 +47,7 @@ fn join(options: &[(&str, &str)], branches: &[(FileSystemRef, BranchMode)]) -> F
         file_system: file_system.clone(),
         mode: Some(*mode),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     let branches = branches.iter().enumerate().map(branch).collect();
     plyfs_layers::kind("union").unwrap().join(&options, branches, None).unwrap_or_else(|error| panic!("{error}"))
@@ -641,7 +642,7 @@ fn copied_parent_directories_keep_their_owner() {
 fn invalid_options_are_refused() {
     let refused = |options: &[(&str, &str)]| {
         let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let branch = Branch { file_system: memory(), mode: None, label: String::new() };
+        let branch = Branch { file_system: memory(), mode: None, label: String::new(), minimum_free: None };
         plyfs_layers::kind("union").unwrap().join(&options, vec![branch], None).map(drop).unwrap_err().to_string()
     };
     for (options, words) in [

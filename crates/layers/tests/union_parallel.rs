@@ -104,7 +104,7 @@ fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> 
         let file_system =
             if index == 0 { tree } else { vnode::layer::stack(SlowLayer(Arc::clone(&asked)), tree) as FileSystemRef };
         let mode = if index == 0 { BranchMode::ReadWrite } else { mode_of_far };
-        Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
+        Branch { file_system, mode: Some(mode), label: format!("branch {index}"), minimum_free: None }
     });
     let union = plyfs_layers::kind("union").unwrap().join(&options, branches.collect(), None).unwrap();
     // By now it is known how slow they are.
@@ -192,7 +192,7 @@ fn branches_are_released_when_the_union_ends() {
             let tree: FileSystemRef = Arc::new(DirectoryFileSystem::open(&path, Options::default()).unwrap());
             let file_system = vnode::layer::stack(SlowLayer(Arc::clone(&asked)), tree) as FileSystemRef;
             let mode = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
-            Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
+            Branch { file_system, mode: Some(mode), label: format!("branch {index}"), minimum_free: None }
         });
         plyfs_layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap()
     };

@@ -57,6 +57,7 @@ fn branches(upper: &FileSystemRef, lower: &FileSystemRef) -> Vec<Branch> {
         file_system: file_system.clone(),
         mode: Some(mode),
         label: label.to_owned(),
+        minimum_free: None,
     };
     [(upper, ReadWrite, "upper"), (lower, ReadOnly, "lower")].map(branch).into()
 }

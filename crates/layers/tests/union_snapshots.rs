@@ -405,8 +405,12 @@ fn failed_snapshot_commands_report_the_reason() {
 fn snapshots_survive_a_restart() {
     let upper = memory();
     let join = || {
-        let branch =
-            plyfs_layers::Branch { file_system: upper.clone(), mode: Some(ReadWrite), label: "upper".to_owned() };
+        let branch = plyfs_layers::Branch {
+            file_system: upper.clone(),
+            mode: Some(ReadWrite),
+            label: "upper".to_owned(),
+            minimum_free: None,
+        };
         plyfs_layers::kind("union").unwrap().join(&[], vec![branch], None).unwrap()
     };
     let tell = |union: &FileSystemRef, command: &str, name: &str| {
@@ -512,6 +516,7 @@ fn random_operations_leave_snapshots_consistent() {
         file_system,
         mode: Some(mode),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     let branches = branches.into_iter().enumerate().map(branch).collect();
     plyfs_layers::union::check(branches, &Default::default(), &mut |finding| findings.push(finding)).unwrap();

@@ -638,12 +638,17 @@ fn views_can_be_defined_by_option() {
     let offered: [FileSystemRef; 3] = [memory(), memory(), memory()];
     let names = ["top", "one", "two"];
     let all = offered.clone();
-    let opener: plyfs_layers::BranchOpener = Arc::new(move |text| {
+    let opener: plyfs_layers::BranchOpener = Arc::new(move |text: &str| {
         let index = names.iter().position(|known| *known == text).ok_or("no such branch")?;
-        Ok(plyfs_layers::Branch { file_system: all[index].clone(), mode: None, label: text.to_owned() })
+        Ok(plyfs_layers::Branch {
+            file_system: all[index].clone(),
+            mode: None,
+            label: text.to_owned(),
+            minimum_free: None,
+        })
     });
     let join = |views: &str| {
-        let top = opener("top").unwrap();
+        let top = opener.open("top").unwrap();
         plyfs_layers::kind("union").unwrap().join(
             &[("views".to_owned(), views.to_owned())],
             vec![top],

@@ -42,6 +42,7 @@ fn mirror_named(word: &str, branches: &[FileSystemRef]) -> std::result::Result<F
         file_system: Arc::clone(file_system),
         mode: None,
         label: format!("{word}{index}"),
+        minimum_free: None,
     };
     let branches = branches.iter().enumerate().map(branch).collect();
     mirror::KIND.join(&[], branches, None).map_err(|error| error.to_string())
@@ -524,7 +525,8 @@ fn copies_are_the_same_in_branches_that_copy_differently() {
 
 #[test]
 fn a_branch_that_is_not_to_be_written_is_refused() {
-    let branch = |mode| Branch { file_system: memory(), mode: Some(mode), label: format!("{mode}") };
+    let branch =
+        |mode| Branch { file_system: memory(), mode: Some(mode), label: format!("{mode}"), minimum_free: None };
     let branches = vec![branch(layers::BranchMode::ReadWrite), branch(layers::BranchMode::ReadOnly)];
     let refused = mirror::KIND.join(&[], branches, None).err().unwrap().to_string();
     assert!(refused.contains("all branches of a mirror are written"), "{refused}");

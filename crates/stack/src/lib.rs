@@ -19,7 +19,8 @@ pub mod syntax;
 pub use bases::device::OpenError as DeviceError;
 pub use bases::dir::OpenError;
 pub use build::{
-    BuildError, BuildProblem, build, build_description, build_descriptions, build_directory, fan_out, merge_barrier,
+    BuildError, BuildProblem, build, build_description, build_descriptions, build_directory, directories_at, fan_out,
+    merge_barrier,
 };
 pub use explain::explain;
 #[cfg(feature = "commands")]

@@ -132,6 +132,7 @@ impl Recipe {
             file_system,
             mode: Some(*mode),
             label: path.display().to_string(),
+            minimum_free: None,
         };
         let branches = directories.iter().zip(below).map(branch).collect();
         let joined = kind(name)?.join(options, branches, Some(Arc::new(open_branch))).map_err(problem)?;
@@ -234,7 +235,12 @@ fn open_branch(text: &str) -> Result<Branch, String> {
 }
 
 fn branch((path, mode): &(PathBuf, BranchMode)) -> Result<Branch, RecipeError> {
-    Ok(Branch { file_system: directory(path)?, mode: Some(*mode), label: path.display().to_string() })
+    Ok(Branch {
+        file_system: directory(path)?,
+        mode: Some(*mode),
+        label: path.display().to_string(),
+        minimum_free: None,
+    })
 }
 
 fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {

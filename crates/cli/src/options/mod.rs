@@ -234,7 +234,7 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
 }
 
 /// Splits at commas; a comma in double quotes or after a backslash belongs to its word.
-fn words(text: &str) -> Vec<String> {
+pub fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
     let mut characters = text.chars();

@@ -25,6 +25,30 @@ pub struct MemberCommand {
     pub run: fn(&clap::ArgMatches, &dyn CommandHost) -> Outcome,
 }
 
+/// The mount command of another file system that a stack with a layer replaces: when the program is called as `mount.NAME`,
+/// `mount.fuse.NAME` or `plyfs-NAME`, it takes the source and the options of that file system.
+#[derive(Clone, Copy, Debug)]
+pub struct MountTranslator {
+    /// Name of the other file system, as in `mount -t NAME`.
+    pub name: &'static str,
+    /// Translates its source and its options, which are separated.
+    ///
+    /// # Errors
+    /// Everything that has no equivalent, each with the reason, in one line.
+    pub translate: fn(source: &str, options: &[String]) -> Result<TranslatedMount, String>,
+}
+
+/// A mount of another file system as a mount of a stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TranslatedMount {
+    /// The stack expression.
+    pub stack: String,
+    /// The mount options.
+    pub options: Vec<String>,
+    /// What differs or has no effect, for the user.
+    pub notes: Vec<String>,
+}
+
 impl fmt::Debug for MemberCommand {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("MemberCommand").field("name", &self.name).finish_non_exhaustive()

@@ -47,7 +47,12 @@ impl Fork {
     /// # Errors
     /// If one of them cannot be used.
     pub fn new(changes: FileSystemRef, stack: FileSystemRef) -> std::result::Result<Self, OptionError> {
-        let branch = |file_system, mode, label: &str| Branch { file_system, mode: Some(mode), label: label.to_owned() };
+        let branch = |file_system, mode, label: &str| Branch {
+            file_system,
+            mode: Some(mode),
+            label: label.to_owned(),
+            minimum_free: None,
+        };
         let seen = layer::stack(ForkBase { committer: None }, Arc::clone(&stack));
         let branches =
             vec![branch(changes, BranchMode::ReadWrite, "changes"), branch(seen, BranchMode::ReadOnly, "stack")];

@@ -115,7 +115,7 @@ pub(crate) fn write(pairs: &[(String, String)]) -> String {
 }
 
 /// Puts the value in double quotes if it has any character that a stack expression might not take literally.
-fn quote(value: &str) -> String {
+pub(crate) fn quote(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:*?+-@".contains(&byte);
     if !value.is_empty() && value.bytes().all(plain) {
         return value.to_owned();

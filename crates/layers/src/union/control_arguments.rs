@@ -22,6 +22,14 @@ impl ArgumentValues<'_> {
         self.get("at").map(parse).transpose()
     }
 
+    pub(crate) fn percentage(&self, key: &str) -> Result<Option<u8>, ControlError> {
+        let parse = |text: &str| match text.parse() {
+            Ok(percentage @ 1..=100) => Ok(percentage),
+            _ => Err(ControlError::BadArgument(format!("{key}={text} is not a percentage from 1 to 100"))),
+        };
+        self.get(key).map(parse).transpose()
+    }
+
     pub(crate) fn mode(&self) -> Result<BranchMode, ControlError> {
         let text = self.required("mode")?;
         let modes = [BranchMode::ReadWrite, BranchMode::ReadOnly, BranchMode::NoCreate];

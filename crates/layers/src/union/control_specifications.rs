@@ -18,6 +18,26 @@ const MERGE: (&str, &str) = (
 pub(crate) const CONTROLS: &[ControlSpecification] = &[
     ControlSpecification::new("branches", &[], "list the branches, highest priority first"),
     ControlSpecification::new("add", &[NEW_BRANCH, ControlArgument::optional("at", "POSITION")], "add a branch"),
+    ControlSpecification::new(
+        "rescan",
+        &[],
+        "add the directories that have come to match a pattern among the branches, and report those that no longer do",
+    ),
+    ControlSpecification::new(
+        "drain",
+        &[BRANCH],
+        "move everything that users see off a branch to the other rw branches",
+    ),
+    ControlSpecification::new(
+        "balance",
+        &[ControlArgument::optional("within", "PERCENT")],
+        "move files until the use of the rw branches differs by no more than 5 %, or as given",
+    ),
+    ControlSpecification::new(
+        "which",
+        &[ControlArgument::required("path", "PATH")],
+        "list as JSON what the branches have of a path from the root of the union",
+    ),
     ControlSpecification::new("remove", &[BRANCH], "remove a branch"),
     ControlSpecification::new(
         "mode",

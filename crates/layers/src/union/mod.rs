@@ -9,7 +9,7 @@
 //! its parent's, and a file's before any directory's.
 //!
 //! **Where to read.** By room, from the bottom; each names only those before it:
-//! 1. `branch`: one tree and its state directory, and the set of all; `settings` of the union.
+//! 1. `branch`: one tree and its state directory, and the set of all; `settings` of the union, and its `policies`.
 //! 2. `cache`: names in the branches.
 //! 3. `state`: the types `Union` and `Node`, which refer to each other, and what changes nothing but them.
 //! 4. `lookup`: which objects the branches have, and which nodes these are.
@@ -18,11 +18,13 @@
 //! 7. `change`: the set of branches is replaced while no operation is in progress, because of `foreign_changes` too. `recovery`
 //!    finishes what an earlier server has left.
 //! 8. `snapshots`: layers of a branch are frozen, merged and restored.
-//! 9. `control` of a running union, `file_system`, which creates it from its `options`, and `check`, which examines branches that
-//!    no union has. `crate::fork` builds on all.
-//! 10. `commands` of the command line, clients of a running union.
+//! 9. `control` of a running union, which passes commands to those below: `branch_commands`, `rescan`, `which` and `moves`.
+//!    `file_system`, which creates it from its `options`, and `check`, which examines branches that no union has. `crate::fork`
+//!    builds on all.
+//! 10. `commands` of the command line, clients of a running union, and `mergerfs`, which translates mounts of that file system.
 
 pub(crate) mod branch;
+mod branch_commands;
 pub(crate) mod cache;
 pub(crate) mod change;
 mod check;
@@ -35,13 +37,19 @@ pub(crate) mod copy_up;
 pub(crate) mod file_system;
 mod foreign_changes;
 pub(crate) mod lookup;
+#[cfg(feature = "commands")]
+mod mergerfs;
+mod moves;
 pub(crate) mod operations;
 mod options;
+pub(crate) mod policies;
 mod recovery;
+mod rescan;
 pub(crate) mod settings;
 pub(crate) mod snapshots;
 pub(crate) mod state;
 pub(crate) mod tree_path;
+mod which;
 
 use crate::Kind;
 pub use branch::losses::{Loss, Losses};
@@ -61,6 +69,6 @@ pub const KIND: Kind = {
     )
     .with_controls(control_specifications::CONTROLS);
     #[cfg(feature = "commands")]
-    let kind = kind.with_commands(commands::COMMANDS);
+    let kind = kind.with_commands(commands::COMMANDS).with_mount_translators(&[mergerfs::TRANSLATOR]);
     kind
 };

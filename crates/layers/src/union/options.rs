@@ -5,9 +5,11 @@ use vnode::{ControlError, FileSystemRef};
 use super::branch::claim;
 use super::branch::whiteout::WhiteoutFormat;
 use super::file_system::UnionFileSystem;
-use super::settings::{CopyOwnership, CopyPermissions, CreatePolicy, DeletionPolicy, NAME, UnionSettings};
+use super::policies::{ActionPolicy, BranchOrder, CreatePolicy, check_search_policy};
+use super::settings::{CopyOwnership, CopyPermissions, DeletionPolicy, NAME, ReportedSpace, UnionSettings};
 use crate::kind::leaves_out_missing_branches;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::sizes::parse_size;
 use crate::view_rules::ViewRule;
 use crate::views::ViewDefinition;
 use crate::{Branch, BranchOpener};
@@ -16,7 +18,7 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "delete",
         value: "whiteout|all",
-        summary: "hide deleted objects, or delete them from all branches (default whiteout)",
+        summary: "hide deleted objects, or delete them from all branches (default whiteout; all with action=all)",
     },
     OptionSpecification {
         key: "whiteouts",
@@ -37,8 +39,25 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     },
     OptionSpecification {
         key: "create",
-        value: "first|most-free|least-used|random|round-robin|existing-path",
-        summary: "writable branch for new objects (default first)",
+        value: "POLICY",
+        summary: "writable branch for new objects: first, leftmost, most-free, least-free, least-used, random, weighted-random, \
+                  round-robin, newest, existing-path; or existing-path- or shared-path- before one of leftmost to newest (default \
+                  first)",
+    },
+    OptionSpecification {
+        key: "action",
+        value: "first|all",
+        summary: "apply changes of names and attributes to the visible object, or to all of its name (default first)",
+    },
+    OptionSpecification {
+        key: "search",
+        value: "first",
+        summary: "visible object of a name: that of the leftmost branch; other policies are refused",
+    },
+    OptionSpecification {
+        key: "statfs",
+        value: "sum|first",
+        summary: "reported space: total of all writable branches, or that of the first (default sum if create spreads objects)",
     },
     OptionSpecification {
         key: "minimum-free",
@@ -47,8 +66,14 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     },
     OptionSpecification {
         key: "when-full",
-        value: "fail|move",
-        summary: "on a full branch, fail, or move the file to another (default fail)",
+        value: "fail|move|move-ORDER",
+        summary: "on a full branch, fail, or move the file to the nearest on the left, or to the best by an order of create (default \
+                  fail)",
+    },
+    OptionSpecification {
+        key: "mergerfs-xattrs",
+        value: "yes|no",
+        summary: "report where a file is by the attributes of mergerfs, such as user.mergerfs.fullpath (default no)",
     },
     OptionSpecification {
         key: "missing",
@@ -100,24 +125,44 @@ fn views(text: &str) -> Result<Vec<ViewDefinition>, String> {
 
 fn settings(options: &Options<'_>) -> Result<UnionSettings, OptionError> {
     let deletions = [("whiteout", DeletionPolicy::Whiteout), ("all", DeletionPolicy::All)];
-    let policies = [
-        ("first", CreatePolicy::First),
-        ("most-free", CreatePolicy::MostFree),
-        ("least-used", CreatePolicy::LeastUsed),
-        ("random", CreatePolicy::Random),
-        ("round-robin", CreatePolicy::RoundRobin),
-        ("existing-path", CreatePolicy::ExistingPath),
-    ];
+    let spaces = [("sum", ReportedSpace::Sum), ("first", ReportedSpace::First)];
+    let create = options.read("create", CreatePolicy::parse)?.unwrap_or_default();
+    let action = options.read("action", ActionPolicy::parse)?.unwrap_or_default();
+    options.read("search", check_search_policy)?;
+    let when_full = options.read("when-full", when_full)?.flatten();
     let formats = [("names", WhiteoutFormat::Names), ("overlay", WhiteoutFormat::Overlay)];
     Ok(UnionSettings {
-        deletion: options.choice("delete", &deletions)?.unwrap_or_default(),
+        deletion: options.choice("delete", &deletions)?.unwrap_or(match action {
+            ActionPolicy::First => DeletionPolicy::Whiteout,
+            ActionPolicy::All => DeletionPolicy::All,
+        }),
         whiteouts: options.choice("whiteouts", &formats)?.unwrap_or_default(),
         copy_up: ownership(options)?,
         metacopy: options.choice("metacopy", &[("on", true), ("off", false)])?.unwrap_or_default(),
-        create: options.choice("create", &policies)?.unwrap_or_default(),
-        minimum_free: options.read("minimum-free", size)?.unwrap_or_default(),
-        moves_when_full: options.choice("when-full", &[("fail", false), ("move", true)])?.unwrap_or_default(),
+        create,
+        action,
+        reported_space: options.choice("statfs", &spaces)?.unwrap_or(match create.spreads() {
+            true => ReportedSpace::Sum,
+            false => ReportedSpace::First,
+        }),
+        has_mergerfs_attributes: options.flag("mergerfs-xattrs")?,
+        minimum_free: options.read("minimum-free", parse_size)?.unwrap_or_default(),
+        moves_when_full: when_full.is_some(),
+        when_full_order: when_full.flatten(),
     })
+}
+
+/// Order in which branches are tried for files that are written in a full one, if they move at all; within it `None` for the
+/// nearest branch on the left.
+fn when_full(text: &str) -> Result<Option<Option<BranchOrder>>, String> {
+    match text {
+        "fail" => Ok(None),
+        "move" => Ok(Some(None)),
+        _ => {
+            let order = text.strip_prefix("move-").and_then(BranchOrder::parse);
+            order.map(|order| Some(Some(order))).ok_or_else(|| "fail, move, or move-most-free and the like".to_owned())
+        }
+    }
 }
 
 /// Owner of copies.
@@ -158,20 +203,4 @@ enum CopyOwnerChoice {
     Owner,
     Constant,
     Current,
-}
-
-/// Number of bytes, with a unit of 1,024 bytes or a power of that.
-fn size(text: &str) -> Result<u64, String> {
-    let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_at);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" => Some(0),
-        "k" => Some(10),
-        "m" => Some(20),
-        "g" => Some(30),
-        "t" => Some(40),
-        _ => None,
-    };
-    let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "a number of bytes such as 512m, 4g or 1t".to_owned())
 }

@@ -1,6 +1,7 @@
 //! Settings of a union, as set by its options.
 
 use super::branch::whiteout::WhiteoutFormat;
+use super::policies::{ActionPolicy, BranchOrder, CreatePolicy};
 
 /// Name of the layer in stack expressions.
 pub(crate) const NAME: &str = "union";
@@ -18,10 +19,19 @@ pub(crate) struct UnionSettings {
     pub(crate) metacopy: bool,
     /// Placement policy for new objects.
     pub(crate) create: CreatePolicy,
-    /// Minimum number of free bytes: a branch with fewer gets new objects only if all have fewer.
+    /// Objects of a name to which changes of names and attributes apply.
+    pub(crate) action: ActionPolicy,
+    /// Space that users see.
+    pub(crate) reported_space: ReportedSpace,
+    /// Whether attributes report where files are, as those of mergerfs do.
+    pub(crate) has_mergerfs_attributes: bool,
+    /// Minimum number of free bytes, for branches without a minimum of their own: a branch with fewer gets new objects only if
+    /// all have fewer.
     pub(crate) minimum_free: u64,
     /// Whether objects move on from a full branch: new objects, copies, and files that are written.
     pub(crate) moves_when_full: bool,
+    /// Order in which branches are tried for a file that is written in a full one; `None` for the nearest on the left.
+    pub(crate) when_full_order: Option<BranchOrder>,
 }
 
 /// Owner of a copy in another branch (Unionfs, section 2).
@@ -52,22 +62,14 @@ impl CopyPermissions {
     }
 }
 
-/// Policy that selects the branch for a new object among those in which objects may be created.
+/// Space that statfs(2) reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CreatePolicy {
-    /// The branch of the directory's leftmost instance, or the nearest higher one.
+pub(crate) enum ReportedSpace {
+    /// That of the leftmost branch in which objects may be created.
     #[default]
     First,
-    /// The branch with most free space.
-    MostFree,
-    /// The branch with least data.
-    LeastUsed,
-    /// A random one.
-    Random,
-    /// One after the other.
-    RoundRobin,
-    /// A branch that already has the directory.
-    ExistingPath,
+    /// The total of all branches in which objects may be created.
+    Sum,
 }
 
 /// Treatment of the instances below a deleted one (Unionfs, section 3.5).

@@ -58,7 +58,7 @@ impl Union {
     /// Adds a view with that private branch, or adds the rule to the view that already has it.
     pub(crate) fn add_view(self: &Arc<Self>, rule: ViewRule, text: &str) -> CommandResult {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
-        let branch = opener(text).map_err(ControlError::BadArgument)?;
+        let branch = opener.open(text).map_err(ControlError::BadArgument)?;
         let label = branch.label.clone();
         if self.branches.slots().iter().any(|slot| slot.member.base.label == label) {
             return Err(refused(&format!("{label} is a branch already, which all see")));

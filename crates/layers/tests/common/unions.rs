@@ -31,11 +31,11 @@ impl Scene {
 /// Opens what was offered, written as `LABEL=MODE`.
 fn opener(offered: &Arc<Mutex<HashMap<String, FileSystemRef>>>) -> BranchOpener {
     let offered = offered.clone();
-    Arc::new(move |text| {
+    Arc::new(move |text: &str| {
         let (label, mode) = text.rsplit_once('=').unwrap_or((text, ""));
         let mode = [BranchMode::ReadWrite, BranchMode::ReadOnly].into_iter().find(|known| known.to_string() == mode);
         let file_system = offered.lock().unwrap().get(label).cloned().ok_or_else(|| format!("no {label}"))?;
-        Ok(Branch { file_system, mode, label: label.to_owned() })
+        Ok(Branch { file_system, mode, label: label.to_owned(), minimum_free: None })
     })
 }
 
@@ -73,6 +73,7 @@ pub(crate) fn joined_with(options: &[(&str, &str)], branches: Vec<(BranchMode, F
         file_system: branch.clone(),
         mode: Some(*mode),
         label: format!("branch {index}"),
+        minimum_free: None,
     };
     let named = branches.iter().enumerate().map(named).collect();
     let union = plyfs_layers::kind("union").unwrap().join(&options, named, Some(opener(&offered))).unwrap();

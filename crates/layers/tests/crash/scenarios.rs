@@ -1,8 +1,8 @@
 //! The unions and operations that are tried.
 
 use super::scene::Operation::{
-    Append, Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, RenameWhiteout,
-    Resize, Rmdir, SetXattr, Snapshot, SnapshotOfOpen, Symlink, Unlink,
+    Append, Chmod, Create, Device, Drain, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename,
+    RenameWhiteout, Resize, Rmdir, SetXattr, Snapshot, SnapshotOfOpen, Symlink, Unlink,
 };
 use super::scene::{Operation, Scenario};
 
@@ -28,7 +28,7 @@ pub(crate) fn named(name: &str) -> &'static Scenario {
 
 /// Each of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
-    let all = [COPY_UP, METACOPY, FULL_BRANCH, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, SNAPSHOT];
+    let all = [COPY_UP, METACOPY, FULL_BRANCH, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, DRAIN, SNAPSHOT];
     all.into_iter().flatten()
 }
 
@@ -275,6 +275,15 @@ const CHANGES: &[Operation] = &[
     Rename("a", "d/a"),
     Mkdir("b"),
     Create("b/new"),
+];
+
+/// Users see no difference.
+pub(crate) const DRAIN: &[Scenario] = &[
+    scenario("drain to the right", &[("rw", &["d/f", "d/l>x", "e/"]), ("rw", &["d/g"])], Drain("branch 0")),
+    scenario("drain to the left", &[("rw", &["d/g"]), ("rw", &["d/f", "d/l>x", "e/"])], Drain("branch 1")),
+    scenario("drain past a branch", &[("rw", &["d/f*"]), ("ro", &["d/"]), ("rw", &[])], Drain("branch 0")),
+    scenario("drain of files with several names", &[("rw", &["f", "g=f", "h"]), ("rw", &[])], Drain("branch 0")),
+    later("drain of copies", &[("rw", &[]), ("ro", &["d/f"]), ("rw", &[])], &[Chmod("d/f")], Drain("branch 0")),
 ];
 
 pub(crate) const SNAPSHOT: &[Scenario] = &[

@@ -45,6 +45,8 @@ pub(crate) enum Operation {
     Exchange(&'static str, &'static str),
     /// From, where a device that is a whiteout stays, to.
     RenameWhiteout(&'static str, &'static str),
+    /// Of a branch, by its name.
+    Drain(&'static str),
     /// A command on snapshots, and the snapshot's name.
     Snapshot(&'static str, &'static str),
     /// The same while files are open for writing: those that the kernel writes by itself, and others.
@@ -154,6 +156,7 @@ impl<'a> Scene<'a> {
                 _ => BranchMode::ReadOnly,
             }),
             label: format!("branch {index}"),
+            minimum_free: None,
         };
         self.scenario.branches.iter().enumerate().map(branch).collect()
     }
@@ -241,9 +244,13 @@ pub(crate) fn perform_from(union: &dyn FileSystem, operation: Operation, ready: 
             place.rmdir(&caller, name.as_name())
         }
         Operation::Rename(from, to) => rename(union, from, to, RenameMode::Replace, ready),
+        Operation::Drain(branch) => {
+            ready();
+            tell(union, "drain", ("branch", branch))
+        }
         Operation::Snapshot(command, name) => {
             ready();
-            tell(union, command, name)
+            tell(union, command, ("name", name))
         }
         Operation::SnapshotOfOpen(command, name, direct, others) => {
             let open = |name: &&'static str| path(name).open(&caller, OpenFlags::READ_WRITE).unwrap();
@@ -251,15 +258,15 @@ pub(crate) fn perform_from(union: &dyn FileSystem, operation: Operation, ready: 
                 (direct.iter().map(open).collect(), others.iter().map(open).collect());
             assert!(direct.iter().all(|file| file.backing().is_some()), "the kernel can write them");
             ready();
-            tell(union, command, name)
+            tell(union, command, ("name", name))
         }
         Operation::Exchange(from, to) => rename(union, from, to, RenameMode::Exchange, ready),
         Operation::RenameWhiteout(from, to) => rename(union, from, to, RenameMode::Whiteout, ready),
     }
 }
 
-fn tell(union: &dyn FileSystem, command: &str, name: &str) -> Result<()> {
-    let arguments = vec![("name".to_owned(), name.to_owned())];
+fn tell(union: &dyn FileSystem, command: &str, (key, value): (&str, &str)) -> Result<()> {
+    let arguments = vec![(key.to_owned(), value.to_owned())];
     match union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments }) {
         Ok(_) => Ok(()),
         Err(ControlError::Failed(errno)) => Err(errno),

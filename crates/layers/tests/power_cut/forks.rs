@@ -94,6 +94,7 @@ fn open_file_systems(scenario_disks: &DiskScenario<'_>, base_path: &Path, random
         file_system: directory(base_path, index),
         mode: Some(BranchMode::ReadWrite),
         label: String::new(),
+        minimum_free: None,
     };
     let branches = with_random_syncs(vec![branch(0), branch(1)], |index| scenario_disks.branch(index), random);
     let both: Vec<FileSystemRef> = branches.into_iter().map(|branch| branch.file_system).collect();

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use layers::OptionError;
 use layers::described::Prepared;
 use layers::options::Options;
+use layers::sizes::parse_size;
 use vnode::FileSystemRef;
 
 use super::error::{BuildError, BuildProblem};
 use super::loaded_program::LoadedProgram;
+use super::patterns::{RunningBranches, expand, label};
 use crate::kinds::{self, BaseError};
 use crate::registry::Registry;
 use crate::syntax::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
@@ -66,13 +68,14 @@ impl Builder<'_> {
         let omits_missing =
             kind.leaves_out_missing_branches(&pairs).map_err(|error| layer_option_error(error, layer))?;
         let (mut branches, mut missing, mut last) = (Vec::with_capacity(source.len()), Vec::new(), None);
-        for branch in source {
-            match self.open_branch(&branch.value) {
+        let (expanded, patterns) = expand(source);
+        for branch in &expanded {
+            match self.open_branch(branch) {
                 Ok(branch) => branches.push(branch),
                 Err(error) if omits_missing && error.is_missing() => {
                     tracing::warn!(%error, "a branch is left out");
                     (self.report_missing)(&error);
-                    missing.push(label(&branch.value));
+                    missing.push(label(branch));
                     last = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -82,19 +85,25 @@ impl Builder<'_> {
             return Err(error);
         }
         let registry = self.registry.clone();
-        let opener = Arc::new(move |text: &str| registry.open_branch(text));
+        let opener = Arc::new(RunningBranches::new(move |text: &str| registry.open_branch(text), patterns));
         kind.join_without(&pairs, branches, missing, Some(opener)).map_err(|error| layer_option_error(error, layer))
     }
 
+    /// Opens all of these branches, with those that match patterns among them.
+    pub(crate) fn open_all_branches(&mut self, source: &[Spanned<Branch>]) -> Result<Vec<layers::Branch>, BuildError> {
+        expand(source).0.iter().map(|branch| self.open_branch(branch)).collect()
+    }
+
     /// Opens a branch.
-    pub(crate) fn open_branch(&mut self, branch: &Branch) -> Result<layers::Branch, BuildError> {
-        let Branch { tree, mode } = branch;
+    fn open_branch(&mut self, branch: &Branch) -> Result<layers::Branch, BuildError> {
+        let Branch { tree, mode, options } = branch;
+        let minimum_free = minimum_free(options, mode.as_ref().map(|mode| mode.span).unwrap_or_default())?;
         let mode = mode.as_ref().map(|mode| match mode.value {
             Mode::ReadWrite => layers::BranchMode::ReadWrite,
             Mode::ReadOnly => layers::BranchMode::ReadOnly,
             Mode::NoCreate => layers::BranchMode::NoCreate,
         });
-        Ok(layers::Branch { file_system: self.build_tree(tree)?, mode, label: label(branch) })
+        Ok(layers::Branch { file_system: self.build_tree(tree)?, mode, label: label(branch), minimum_free })
     }
 
     fn build_source(&mut self, source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError> {
@@ -238,9 +247,12 @@ fn is_fist_program(layer: &Layer) -> bool {
     matches!(layer.name.value, LayerName::Description(_))
 }
 
-/// Returns the label of a branch: its expression, without a mode.
-fn label(branch: &Branch) -> String {
-    Branch { tree: branch.tree.clone(), mode: None }.to_string()
+/// Returns the number of bytes that are to be left free in a branch with these options, which follow its mode.
+fn minimum_free(arguments: &[Argument], mode: Span) -> Result<Option<u64>, BuildError> {
+    let pairs = pairs(arguments)?;
+    let options = Options::new("branch", layers::BRANCH_OPTIONS, &pairs);
+    let minimum = options.and_then(|options| options.read("minimum-free", parse_size));
+    minimum.map_err(|error| option_error(error, arguments, mode))
 }
 
 /// An option's key and value.

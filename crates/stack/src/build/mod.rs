@@ -5,6 +5,7 @@ mod descriptions;
 mod error;
 mod loaded_program;
 mod paths;
+mod patterns;
 mod recognition;
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use vnode::FileSystemRef;
 
 pub use descriptions::{build_description, build_descriptions, fan_out, merge_barrier};
 pub use error::{BuildError, BuildProblem};
+pub use patterns::directories_at;
 
 use builder::Builder;
 
@@ -65,7 +67,7 @@ impl Registry {
     pub fn build_branches(&self, stack: &Stack) -> Option<Result<Vec<layers::Branch>, BuildError>> {
         let mut builder = Builder { registry: self, report_missing: &mut |_| {} };
         let is_joined = stack.layers.first().is_none_or(|layer| self.joins_branches(&layer.value));
-        is_joined.then(|| stack.source.iter().map(|branch| builder.open_branch(&branch.value)).collect())
+        is_joined.then(|| builder.open_all_branches(&stack.source))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use layers::OptionSpecification;
 
+use super::patterns::is_pattern;
 use crate::kinds::{self, BaseKind};
 use crate::registry::Registry;
 use crate::syntax::{Argument, Base, BranchTree, Layer, LayerName, Spanned, Stack};
@@ -28,8 +29,16 @@ impl Registry {
         let has_path = self.base(kind.unwrap_or(kinds::DIRECTORY)).is_some_and(|kind| kind.location_is_path);
         if has_path && !base.location.value.is_empty() {
             // Without a slash at the end: branches are named by their paths.
-            base.location.value =
-                directory.join(&base.location.value).components().collect::<PathBuf>().into_os_string();
+            let without_slash = |path: PathBuf| path.components().collect::<PathBuf>();
+            let path = without_slash(directory.join(&base.location.value));
+            let is_relative_pattern =
+                kind.is_none() && Path::new(&base.location.value).is_relative() && is_pattern(&path);
+            base.location.value = match directory.to_str().filter(|_| is_relative_pattern) {
+                // Only what was written is a pattern.
+                Some(literal) => without_slash(Path::new(&globset::escape(literal)).join(&base.location.value)),
+                None => path,
+            }
+            .into_os_string();
         }
         // A plain path may turn out to be of each kind that recognises contents.
         let may_be = |other: &BaseKind| kind.map_or(other.probe.is_some(), |name| other.name == name);

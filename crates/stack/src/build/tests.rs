@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bases::device::{Access, DeviceRef, FileDevice, find_volume};
 use layers::OptionSpecification;
 use layers::options::{Options, number};
-use vnode::{Caller, Errno, FileSystemRef, Name};
+use vnode::{Caller, Control, Errno, FileSystemRef, Name};
 
 use super::*;
 use crate::kinds::{BaseError, BaseKind, PARTITION};
@@ -58,6 +58,12 @@ fn errors_point_at_their_cause() {
         ("mem:, mem: | readonly", 7, "several branches need a layer that joins them"),
         ("(mem:, mem:) | readonly", 8, "several branches need a layer that joins them"),
         ("mem:=ro | readonly", 6, "the mode 'ro' is for one of several branches"),
+        ("mem:=rw(minimum=1g), mem: | union", 9, "`branch` has no option `minimum`; it has minimum-free"),
+        (
+            "mem:=rw(minimum-free=big), mem: | union",
+            22,
+            "option `minimum-free` of `branch` cannot be `big`: expected a number",
+        ),
     ];
     for (text, column, message) in cases {
         let (found_column, found_message) = error(text);
@@ -104,6 +110,61 @@ fn missing_branch_is_an_error_unless_omitted() {
     let union = build(&parse("/no/such=rw, mem:=rw, (/nor/this | readonly) | union(missing=skip)").unwrap()).unwrap();
     let text = crate::explain(union.as_ref());
     assert!(text.contains("mem:=rw") && !text.contains("/no/such") && !text.contains("/nor/this"), "{text}");
+}
+
+/// Returns the branches that a union of this stack has, as they are listed.
+fn branches(union: &FileSystemRef) -> Vec<String> {
+    let control = |command: &str| Control { target: "union".into(), command: command.into(), arguments: Vec::new() };
+    let list = union.control(&control("branches")).unwrap();
+    list.lines().map(|line| line.rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn patterns_among_branches_are_expanded_and_rescanned() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    ["disk1", "disk3", ".disk4", "other"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    fs::write(at("disk5"), "").unwrap();
+    let stack = |text: &str| text.replace("DIR", directory.path().to_str().unwrap());
+    let text = stack("DIR/disk3=ro, DIR/disk*=rw(minimum-free=1m), DIR/[n-p]* | union");
+    let union = build(&parse(&text).unwrap()).unwrap();
+    assert_eq!(branches(&union), ["disk3=ro", "disk1=rw (minimum free 1m)", "other=ro"]);
+
+    ["disk0", "disk2"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    let rescan = || {
+        let control = Control { target: "union".into(), command: "rescan".into(), arguments: Vec::new() };
+        union.control(&control).unwrap()
+    };
+    let report = stack("added DIR/disk0=rw(minimum-free=1m)\nadded DIR/disk2=rw(minimum-free=1m)\n");
+    assert_eq!((rescan(), rescan().as_str()), (report, "nothing has changed\n"));
+    let added = ["disk3=ro", "disk0=rw (minimum free 1m)", "disk1=rw (minimum free 1m)", "disk2=rw (minimum free 1m)"];
+    assert_eq!(branches(&union)[..4], added);
+    fs::remove_dir_all(at("disk2")).unwrap();
+    assert!(rescan().starts_with(&stack("vanished DIR/disk2 ")));
+    assert_eq!(branches(&union).len(), 5, "it stays until it is removed");
+}
+
+#[test]
+fn patterns_without_matches_are_missing_branches() {
+    let directory = tempfile::tempdir().unwrap();
+    let stack = |text: &str| text.replace("DIR", directory.path().to_str().unwrap());
+    let missing = error(&stack("mem:, DIR/disk*=ro | union")).1;
+    assert!(missing.contains("disk*"), "{missing}");
+    let union = build(&parse(&stack("mem:=rw, DIR/disk*=ro | union(missing=skip)")).unwrap()).unwrap();
+    assert_eq!(branches(&union), ["mem:=rw", "disk*=missing"]);
+    fs::create_dir(directory.path().join("disk*")).unwrap();
+    let literal = build(&parse(&stack("mem:=rw, DIR/disk*=ro | union")).unwrap()).unwrap();
+    assert_eq!(branches(&literal), ["mem:=rw", "disk*=ro"], "what exists as it is written is no pattern");
+}
+
+#[test]
+fn only_the_written_part_of_a_relative_pattern_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("[ab]");
+    ["[ab]/disk1", "a/disk2"].iter().for_each(|path| fs::create_dir_all(directory.path().join(path)).unwrap());
+    let mut stack = parse("mem:=rw, disk?=ro | union").unwrap();
+    Registry::default().make_absolute(&mut stack, &inner);
+    assert_eq!(branches(&build(&stack).unwrap()), ["mem:=rw", "disk1=ro"]);
 }
 
 /// Returns a layer of this name from elsewhere.

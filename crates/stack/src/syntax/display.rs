@@ -34,9 +34,10 @@ impl fmt::Display for Branch {
             BranchTree::Stack(stack) => write!(formatter, "({stack})")?,
         }
         match &self.mode {
-            Some(mode) => write!(formatter, "={}", mode.value),
-            None => Ok(()),
+            Some(mode) => write!(formatter, "={}", mode.value)?,
+            None => return Ok(()),
         }
+        write_arguments(formatter, &self.options)
     }
 }
 

@@ -100,6 +100,8 @@ pub enum FoundToken {
 pub enum Construct {
     /// A branch of the source.
     Branch,
+    /// The mode of a branch.
+    Mode,
     /// A layer.
     Layer,
     /// The value of an option.
@@ -225,6 +227,7 @@ impl Construct {
             Construct::Branch => {
                 "continue with '|' and a layer, or write a path with blanks or punctuation in double quotes"
             }
+            Construct::Mode => "continue with ',' and a branch, or with '|' and a layer",
             Construct::Layer => "put '|' between two layers",
             Construct::Value => {
                 "put ',' between two options and write a value with blanks or punctuation in double quotes"
@@ -236,7 +239,7 @@ impl Construct {
     fn parenthesis_remedy(self) -> &'static str {
         match self {
             Construct::Branch => " (a path with a parenthesis in it is written in double quotes)",
-            Construct::Layer | Construct::Value => "",
+            Construct::Mode | Construct::Layer | Construct::Value => "",
         }
     }
 }
@@ -245,6 +248,7 @@ impl fmt::Display for Construct {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Construct::Branch => "a base",
+            Construct::Mode => "a branch mode",
             Construct::Layer => "a layer",
             Construct::Value => "a value",
         })

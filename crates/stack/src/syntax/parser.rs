@@ -64,11 +64,11 @@ impl Parser {
             Some(open) => BranchTree::Stack(Box::new(self.parenthesised(open)?)),
             None => BranchTree::Base(self.base()?),
         };
-        let mode = match self.take(&Token::Equals) {
-            Some(_) => Some(self.mode(&tree)?),
-            None => None,
+        let (mode, options) = match self.take(&Token::Equals) {
+            Some(_) => (Some(self.mode(&tree)?), self.arguments(Construct::Mode)?),
+            None => (None, Vec::new()),
         };
-        Ok(Spanned::new(Branch { tree, mode }, start.to(self.last_span())))
+        Ok(Spanned::new(Branch { tree, mode, options }, start.to(self.last_span())))
     }
 
     fn parenthesised(&mut self, open: Span) -> Result<Stack, SyntaxError> {
@@ -145,7 +145,7 @@ impl Parser {
         Ok(Spanned::new(Layer { name: Spanned::new(name, span), arguments }, span.to(self.last_span())))
     }
 
-    /// Takes the options of a base or layer, if any follow.
+    /// Takes the options of a base, branch or layer, if any follow.
     fn arguments(&mut self, of: Construct) -> Result<Vec<Argument>, SyntaxError> {
         let mut arguments = Vec::new();
         let Some(open) = self.take(&Token::Open) else { return Ok(arguments) };

@@ -52,6 +52,19 @@ fn branches_with_modes_and_a_stack_in_parentheses() {
 }
 
 #[test]
+fn branches_with_options_after_their_modes() {
+    let text = "/a=rw(minimum-free = 4g, other=x), fat:b(uid=1)=ro(), /c=nc | union";
+    let stack = parse(text).unwrap();
+    let options = |index: usize| -> Vec<String> {
+        stack.source[index].value.options.iter().map(|option| option.to_string()).collect()
+    };
+    assert_eq!(options(0), ["minimum-free=4g", "other=x"]);
+    assert!(options(1).is_empty() && options(2).is_empty());
+    assert_eq!(text_at(text, stack.source[0].span), "/a=rw(minimum-free = 4g, other=x)");
+    assert_eq!(stack.to_string(), "/a=rw(minimum-free=4g, other=x), fat:b(uid=1)=ro, /c=nc | union");
+}
+
+#[test]
 fn bases_with_options() {
     let text = "fat:usb.img(uid=1000, names=lower)=ro, disk.img (partition = 2), mem:() | union";
     let stack = parse(text).unwrap();
@@ -143,6 +156,8 @@ fn errors_point_at_the_column() {
         ("/a | audit, readonly", 11, "unexpected ',' after a layer"),
         ("/a=", 4, "expected a branch mode after '=', found the end"),
         ("/a=b", 4, "unknown branch mode 'b'; the modes are rw, ro and nc"),
+        ("/a=rw()x", 8, "unexpected 'x' after a base"),
+        ("/a=rw(minimum-free", 19, "expected '=' after the option 'minimum-free', found the end"),
         ("/a=ro=rw", 6, "unexpected '=' after a base"),
         ("/a | map(uid)", 13, "expected '=' after the option 'uid', found ')'"),
         ("/a | map(uid=)", 14, "expected a value for the option 'uid', found ')'"),
@@ -277,7 +292,8 @@ fn random_branch(random: &mut fastrand::Rng, depth: usize) -> Branch {
         BranchTree::Base(Base { kind: None, location, arguments: random_arguments(random) })
     };
     let mode = random.bool().then(|| without_span(Mode::ALL[random.usize(0..3)]));
-    Branch { tree, mode }
+    let options = if mode.is_some() { random_arguments(random) } else { Vec::new() };
+    Branch { tree, mode, options }
 }
 
 fn random_layer(random: &mut fastrand::Rng) -> Layer {

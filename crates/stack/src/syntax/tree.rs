@@ -40,6 +40,8 @@ pub struct Branch {
     pub tree: BranchTree,
     /// The mode written after it, if any.
     pub mode: Option<Spanned<Mode>>,
+    /// The options written after the mode, in that order; a key may occur more than once. Empty without a mode.
+    pub options: Vec<Argument>,
 }
 
 /// Content of a branch.

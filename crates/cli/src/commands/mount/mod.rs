@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use stack::command::MountTranslator;
+
 use crate::arguments::{Helper, Mount};
 use crate::daemon::{self, ForkSide};
 use crate::exit::{Exit, Failure, Outcome};
@@ -72,6 +74,42 @@ pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
         return Err(Failure::new(Exit::Usage, format!("unknown file system type '{kind}'; use -t plyfs")));
     }
+    // As written: mount(8) recognises by it that a line of /etc/fstab is already mounted.
+    mount_as_helper(arguments, &arguments.stack)
+}
+
+/// Implements the helper of mount(8) for another file system, whose source and options are translated.
+pub(crate) fn run_translated_helper(arguments: &Helper, translator: &MountTranslator) -> Outcome {
+    let name = translator.name;
+    let is_known = |kind: &str| kind.strip_prefix("fuse.").unwrap_or(kind) == name;
+    if let Some(kind) = arguments.kind.as_deref().filter(|kind| !is_known(kind)) {
+        return Err(Failure::new(Exit::Usage, format!("unknown file system type '{kind}'; use -t {name}")));
+    }
+    let source = arguments.stack.to_str().ok_or_else(|| {
+        let message = format!("'{}' is not valid UTF-8; write the stack with plyfs mount", arguments.stack.display());
+        Failure::new(Exit::Usage, message)
+    })?;
+    let words = options::words(&arguments.options.join(","));
+    let translated = (translator.translate)(source, &words).map_err(|problems| {
+        let remedy = "leave these out, or write the stack with plyfs mount";
+        Failure::new(Exit::Usage, format!("cannot mount {source} as {name} does: {problems}; {remedy}"))
+    })?;
+    translated.notes.iter().for_each(|note| super::notify(note));
+    let translated = Helper {
+        stack: translated.stack.into(),
+        mount_point: arguments.mount_point.clone(),
+        sloppy: arguments.sloppy,
+        fake: arguments.fake,
+        no_mtab: arguments.no_mtab,
+        verbose: arguments.verbose,
+        options: vec![translated.options.join(",")],
+        kind: None,
+    };
+    mount_as_helper(&translated, &arguments.stack)
+}
+
+/// Mounts for mount(8), which shows `source` in the mount table if the options name no other.
+fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     let text = arguments.options.join(",");
     let options = options::parse(&text, arguments.sloppy)?;
     if options.remount {
@@ -83,8 +121,7 @@ pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
     let point = open_mount_point(&arguments.mount_point)?;
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
-        // As written: mount(8) recognises by it that a line of /etc/fstab is already mounted.
-        source: options.source_name.clone().map_or_else(|| arguments.stack.clone(), OsString::from),
+        source: options.source_name.clone().map_or_else(|| source.to_owned(), OsString::from),
         options,
         over: false,
     };

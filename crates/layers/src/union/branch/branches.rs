@@ -17,6 +17,7 @@ use super::state_directory;
 use super::whiteout::WhiteoutWriter;
 use super::work::{self, WorkDirectory};
 use crate::is_only_described;
+use crate::sizes::format_size;
 use crate::{Branch, BranchMode, Refusal};
 
 /// A branch as configured: one tree, or the several layers into which snapshots have divided it.
@@ -31,6 +32,8 @@ pub(crate) struct BranchBase {
     pub(crate) root: VnodeRef,
     /// Its mode, regardless of its snapshots and those of higher branches.
     pub(crate) mode: Mutex<BranchMode>,
+    /// Minimum number of bytes to be left free in it, instead of that of the union.
+    pub(crate) minimum_free: Option<u64>,
     pub(crate) history: Mutex<History>,
     /// Whether it is available.
     pub(crate) health: BranchHealth,
@@ -236,8 +239,11 @@ impl BranchSlot {
 
     /// The branch's mode as it is listed.
     pub(crate) fn state(&self) -> String {
-        let note = if self.member.base.health.is_failed() { " (failed)" } else { "" };
-        format!("{}{note}", self.mode)
+        let base = &self.member.base;
+        let minimum = base.minimum_free.map(|bytes| format!("minimum free {}", format_size(bytes)));
+        let failed = base.health.is_failed().then(|| "failed".to_owned());
+        let notes: Vec<String> = minimum.into_iter().chain(failed).collect();
+        if notes.is_empty() { self.mode.to_string() } else { format!("{} ({})", self.mode, notes.join(", ")) }
     }
 
     /// Returns whether both are layers of one branch; such layers are adjacent.
@@ -414,7 +420,7 @@ pub(crate) fn open_branch(
 ) -> std::result::Result<Vec<BranchSlot>, UnusableBranch> {
     let branch = Branch { file_system: with_exact_names(branch.file_system), ..branch };
     let bad = |error| UnusableBranch::of(&branch, error);
-    let Branch { file_system, mode, label } = branch.clone();
+    let Branch { file_system, mode, label, minimum_free } = branch.clone();
     let root = file_system.root();
     let make = |register: &mut BranchRegister| -> Result<Vec<BranchSlot>> {
         let history = History::of(&root)?;
@@ -425,8 +431,18 @@ pub(crate) fn open_branch(
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
         let health = BranchHealth::new(&label, &root);
         let (claim, is_recovered) = (Mutex::default(), AtomicBool::new(false));
-        let base = BranchBase { numbers, label, file_system, root, mode, history, health, claim, is_recovered };
-        let base = Arc::new(base);
+        let base = Arc::new(BranchBase {
+            numbers,
+            label,
+            file_system,
+            root,
+            mode,
+            minimum_free,
+            history,
+            health,
+            claim,
+            is_recovered,
+        });
         let slot = |layer| Ok(BranchSlot::read_only(&BranchMember::open_layer(&base, layer)?));
         base.check_pending_merge();
         layers.into_iter().map(slot).collect()

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use super::check::{self, CheckArguments};
-use super::client::{existing_branch, print_answer};
+use super::client::{existing_branch, print_answer, query};
+use super::moves;
 use super::views::{self, ViewCommand};
-use crate::command::{CommandHost, MemberCommand, Outcome};
+use super::which::{self, WhichArguments};
+use crate::command::{CommandHost, Exit, Failure, MemberCommand, Outcome};
 
 pub(crate) const COMMAND: MemberCommand = MemberCommand { name: "union", command: UnionArguments::command, run };
 
@@ -34,13 +36,46 @@ enum BranchCommand {
         /// Mount point
         #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
         mount_point: PathBuf,
-        /// Branch and mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw"; the default mode is ro
+        /// Branch and mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw", "/mnt/new=rw(minimum-free=4g)"; the default mode is ro
         #[arg(value_name = "BRANCH[=MODE]")]
         branch: OsString,
         /// Position, counted from 0 for the highest priority; by default, the last
         #[arg(long, value_name = "POSITION")]
         at: Option<usize>,
     },
+    /// Add directories that have come to match a pattern among the branches, such as /mnt/disk*
+    ///
+    /// Prints a line for each change: `added BRANCH`, `vanished BRANCH` for one that matches no longer, which stays a branch until it is removed, and `failed BRANCH` for one that cannot be added. Exits with 1 if there are such.
+    Rescan {
+        /// Mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+    },
+    /// Move everything off a branch to the other rw branches, while programs use the union
+    ///
+    /// The branch becomes nc: nothing more is created in it. Each object moves to the branch with most free space that has room for it; directories stay, empty, and get an instance elsewhere. A line for each object that stays says why, such as files with several names; the exit code is then 1. If it is interrupted, run it again. The branch can then be removed with plyfs union remove.
+    Drain {
+        /// Mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Branch, or its position
+        branch: OsString,
+    },
+    /// Move files from the fullest branches to the emptiest, while programs use the union
+    ///
+    /// Ends when the shares of space in use of the rw branches differ by no more than --within, or when nothing else can move.
+    Balance {
+        /// Mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Difference in percent of the space of a branch
+        #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
+        within: u8,
+    },
+    /// Show which branches have a file, its copies and its whiteouts
+    ///
+    /// Prints a line for each object: whether it is visible, a directory merged with the visible one, hidden, or a whiteout; the branch; and the path in the branch. Paths are those of the union, so no other layer of the stack may change names.
+    Which(WhichArguments),
     /// Check the branches of an unmounted union for interrupted operations, inconsistent marks and stale records
     ///
     /// Checks the writable branches, and reports each finding on one line. Exits with 1 if there are findings, or, with --repair, if some could not be repaired.
@@ -85,6 +120,7 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
     match UnionArguments::from_arg_matches(matches)?.command {
         BranchCommand::List { mount_point } => print_answer(host, &mount_point, "branches", &[]),
         BranchCommand::Add { mount_point, branch, at } => add(host, &mount_point, &branch, at),
+        BranchCommand::Rescan { mount_point } => rescan(host, &mount_point),
         BranchCommand::Remove { mount_point, branch } => {
             print_answer(host, &mount_point, "remove", &[("branch", &existing_branch(host, &branch)?)])
         }
@@ -96,6 +132,13 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
             print_answer(host, &mount_point, "move", &[("branch", &branch), ("at", &at.to_string())])
         }
         BranchCommand::View(command) => views::run(&command, host),
+        BranchCommand::Drain { mount_point, branch } => {
+            moves::run(host, &mount_point, "drain", &[("branch", &existing_branch(host, &branch)?)])
+        }
+        BranchCommand::Balance { mount_point, within } => {
+            moves::run(host, &mount_point, "balance", &[("within", &within.to_string())])
+        }
+        BranchCommand::Which(arguments) => which::run(&arguments, host),
         BranchCommand::Check(arguments) => check::run(&arguments, host),
     }
 }
@@ -105,4 +148,13 @@ fn add(host: &dyn CommandHost, mount_point: &Path, branch: &OsStr, at: Option<us
     let at = at.as_ref().map(|at| ("at", at.as_str()));
     let arguments: Vec<_> = [("branch", branch.as_str())].into_iter().chain(at).collect();
     print_answer(host, mount_point, "add", &arguments)
+}
+
+fn rescan(host: &dyn CommandHost, mount_point: &Path) -> Outcome {
+    let report = query(host, mount_point, "rescan", &[])?;
+    host.print(&report)?;
+    match report.lines().filter(|line| line.starts_with("failed ")).count() {
+        0 => Ok(()),
+        count => Err(Failure::new(Exit::Failure, format!("{count} branches could not be added; see the lines above"))),
+    }
 }

@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use serde::Deserialize;
 use vnode::Control;
 
-use crate::command::{CommandHost, Outcome};
+use crate::command::{CommandHost, Exit, Failure, Outcome};
 use crate::union::settings::NAME;
 
 /// Sends a control command to the union that is mounted on this path, and returns the answer.
@@ -35,4 +36,17 @@ pub(crate) fn existing_branch(host: &dyn CommandHost, argument: &OsStr) -> Outco
         Some(number) => Ok(number.to_owned()),
         None => host.branch_text(argument),
     }
+}
+
+/// Parses an answer in JSON.
+///
+/// # Errors
+/// `NoAnswer` if it is of another form, such as that of another version.
+pub(crate) fn parse_answer<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<T> {
+    serde_json::from_str(answer).map_err(|error| {
+        Failure::new(
+            Exit::NoAnswer,
+            format!("cannot parse the server's answer: {error}; if it is of another version, mount the stack again"),
+        )
+    })
 }

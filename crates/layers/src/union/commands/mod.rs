@@ -3,8 +3,10 @@
 mod branches;
 mod check;
 mod client;
+mod moves;
 mod snapshot;
 mod views;
+mod which;
 
 use crate::command::MemberCommand;
 

@@ -7,8 +7,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use serde::Deserialize;
 
-use super::client::query;
-use crate::command::{CommandHost, Exit, Failure, MemberCommand, Outcome};
+use super::client::{parse_answer, query};
+use crate::command::{CommandHost, MemberCommand, Outcome};
 use crate::printable::printable;
 use crate::union::snapshots::diff::difference_line;
 
@@ -108,13 +108,17 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
         }
         SnapshotCommand::List { mount_point, json } => {
             let answer = query(host, &mount_point, "snapshots", &[])?;
-            host.print(&if json { format!("{answer}\n") } else { format_list(&parse_list(&answer)?) })
+            host.print(&if json { format!("{answer}\n") } else { format_list(&parse_answer::<Vec<_>>(&answer)?) })
         }
         SnapshotCommand::Diff { mount_point, from, to, json } => {
             let to = to.as_ref().map(|to| ("to", to.as_str()));
             let arguments: Vec<_> = [("from", from.as_str())].into_iter().chain(to).collect();
             let answer = query(host, &mount_point, "snapshot-diff", &arguments)?;
-            host.print(&if json { format!("{answer}\n") } else { format_differences(&parse_list(&answer)?) })
+            host.print(&if json {
+                format!("{answer}\n")
+            } else {
+                format_differences(&parse_answer::<Vec<_>>(&answer)?)
+            })
         }
         SnapshotCommand::Merge { mount_point, name } => {
             let arguments: Vec<_> = name.iter().map(|name| ("name", name.as_str())).collect();
@@ -127,16 +131,6 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
             query(host, &mount_point, "snapshot-restore", &[("name", &name)]).map(drop)
         }
     }
-}
-
-/// Parses a list that a union has returned.
-fn parse_list<'a, T: Deserialize<'a>>(response: &'a str) -> Outcome<Vec<T>> {
-    serde_json::from_str(response).map_err(|error| {
-        Failure::new(
-            Exit::NoAnswer,
-            format!("cannot parse the server's answer: {error}; if it is of another version, mount the stack again"),
-        )
-    })
 }
 
 /// Returns a line for each snapshot: its time and its name.

@@ -11,6 +11,7 @@ pub(crate) mod extent;
 pub(crate) mod links;
 pub(crate) mod metacopy;
 mod object;
+mod relocation;
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -358,7 +359,7 @@ impl Node {
     /// # Errors
     /// `EXDEV` for a file with several names, of which only one would move, and for a file that the kernel may be reading and
     /// writing directly.
-    fn check_movable_original(&self, original: &Instance) -> Result<()> {
+    pub(crate) fn check_movable_original(&self, original: &Instance) -> Result<()> {
         let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
             self.union.direct_files_in(&original.member).iter().any(|node| std::ptr::eq(&raw const **node, self));

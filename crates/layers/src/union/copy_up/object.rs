@@ -55,7 +55,7 @@ pub(crate) struct CopyParameters {
 
 impl CopyParameters {
     /// A copy like the original, for the server.
-    fn whole() -> Self {
+    pub(crate) fn whole() -> Self {
         Self {
             extent: DataExtent::All,
             data: None,

@@ -85,7 +85,9 @@ impl Node {
         }
         let Some(size) = changes.size else {
             let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
-            return Ok(self.visible_attributes(instance.vnode.setattr(caller, changes)?));
+            let attributes = instance.vnode.setattr(caller, changes)?;
+            self.set_attributes_of_hidden_copies(caller, changes);
+            return Ok(self.visible_attributes(attributes));
         };
         // A copy of that length already shows the pending truncation.
         let (setter, done) = (caller.uncancelled(), Cell::default());
@@ -116,7 +118,10 @@ impl Node {
     }
 
     /// Value of an extended attribute.
-    pub(crate) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        if let Some(value) = self.mergerfs_attribute(name) {
+            return value;
+        }
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         self.leftmost().vnode.getxattr(caller, &stored)
     }
@@ -129,6 +134,9 @@ impl Node {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
+        if self.is_mergerfs_attribute(name) {
+            return Err(Errno::EPERM);
+        }
         let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
         self.check_change_xattr(caller, name, Some(value))?;
         // No copy is made if the flag then refuses the change. Other attributes are validated first, or set regardless of it,
@@ -145,11 +153,16 @@ impl Node {
         // A capability that a write removes from a file could not be restored atomically.
         let extent = if name == b"security.capability" { DataExtent::All } else { DataExtent::Nothing };
         let (_object, instance) = self.writable_guarded(caller, extent)?;
-        instance.vnode.setxattr(caller, &stored, value, mode)
+        instance.vnode.setxattr(caller, &stored, value, mode)?;
+        self.change_hidden_copies(|copy| copy.setxattr(caller, &stored, value, XattrMode::Set));
+        Ok(())
     }
 
     /// Removes an extended attribute.
     pub(crate) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        if self.is_mergerfs_attribute(name) {
+            return Err(Errno::EPERM);
+        }
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         let leftmost = self.leftmost();
         if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
@@ -161,7 +174,9 @@ impl Node {
         }
         self.check_change_xattr(caller, name, None)?;
         let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
-        instance.vnode.removexattr(caller, &stored)
+        instance.vnode.removexattr(caller, &stored)?;
+        self.change_hidden_copies(|copy| copy.removexattr(caller, &stored));
+        Ok(())
     }
 
     /// Names of the extended attributes that are not the union's own.

@@ -1,20 +1,16 @@
 //! Placement: the branch that receives a new object, and the branches in which a directory can be so that users see it there.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
+use vnode::{Caller, Cancellation, Errno, Name, Result, VnodeRef};
 
+use super::space::{free, spaces_of};
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
-use crate::union::copy_up::extent::DataExtent;
-use crate::union::lookup::identity::root_of;
 use crate::union::lookup::parallel::ParallelQueries;
-use crate::union::settings::CreatePolicy;
 use crate::union::state::instance::Instance;
-use crate::union::state::{Node, NodeLocation, ParentEntry, Union};
+use crate::union::state::{Node, NodeLocation, ParentEntry};
 
 /// Branches without space for a new object.
 #[derive(Default)]
@@ -68,37 +64,38 @@ impl Node {
 
     /// Returns whether the file would move if its branch were full.
     pub(crate) fn may_move_when_full(&self) -> bool {
-        let branches = &self.union.branches;
-        let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
-        self.union.settings.moves_when_full
-            && left().is_some_and(|position| branches.writable_at_or_left_of(position).is_some())
+        self.union.settings.moves_when_full && !self.branches_when_full().is_empty()
     }
 
-    /// Moves a file from a full branch to the nearest higher one with room for it and for the given number of additional bytes;
+    /// Branches to which the file would move if its own were full, those on the left nearest first.
+    fn branches_when_full(&self) -> Vec<Arc<BranchMember>> {
+        let own = self.leftmost().member;
+        let Some(position) = self.union.branches.position(&own) else { return Vec::new() };
+        if self.union.settings.when_full_order.is_none() {
+            let mut left = position.checked_sub(1).map(|limit| self.writable_branches(limit)).unwrap_or_default();
+            left.reverse();
+            return left;
+        }
+        let mut others = self.writable_branches(usize::MAX);
+        others.retain(|member| !Arc::ptr_eq(member, &own));
+        others
+    }
+
+    /// Moves a file from a full branch to the first of those with room for it and for the given number of additional bytes;
     /// returns whether that succeeded. The caller holds an operation guard.
     pub(crate) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
-        let branches = &self.union.branches;
-        let Some(mut position) = branches.position(&self.leftmost().member) else { return false };
         let Ok(attributes) = self.leftmost().vnode.getattr(&Caller::server()) else { return false };
-        let wanted = (attributes.blocks.saturating_mul(512))
-            .min(attributes.size)
-            .saturating_add(bytes)
-            .saturating_add(self.union.settings.minimum_free);
-        let (mut members, mut positions) = (Vec::new(), Vec::new());
-        while let Some(left) = position.checked_sub(1)
-            && let Some(member) = branches.writable_at_or_left_of(left)
-            && let Some(found) = branches.position(&member)
-        {
-            members.push(member);
-            positions.push(found);
-            position = found;
+        let wanted = attributes.blocks.saturating_mul(512).min(attributes.size).saturating_add(bytes);
+        let mut members = self.branches_when_full();
+        if let Some(order) = self.union.settings.when_full_order {
+            members = self.in_order(members, order);
         }
-        spaces_of(&members).into_iter().zip(positions).any(|(space, found)| {
+        spaces_of(&members).into_iter().zip(&members).any(|(space, member)| {
+            let wanted = wanted.saturating_add(self.union.minimum_free(member));
             let has_room = space.is_some_and(|space| free(&space) >= wanted);
             let original = self.leftmost();
-            let moved =
-                || self.writable_within(caller, DataExtent::All, found).is_ok_and(|now| !now.is_same(&original));
-            has_room && moved()
+            // It may have gone to another branch on the left, which can have its directory.
+            has_room && (self.relocate(caller, member).is_ok() || !self.leftmost().is_same(&original))
         })
     }
 
@@ -154,76 +151,6 @@ impl Node {
         }
         Ok(true)
     }
-
-    /// Branches for a new object in this directory, best first.
-    fn candidates(&self, limit: usize) -> Result<Vec<Arc<BranchMember>>> {
-        let settings = &self.union.settings;
-        let mut members = match settings.create {
-            CreatePolicy::First => self.branches_near_leftmost(limit)?,
-            CreatePolicy::ExistingPath => {
-                let mut members = self.branches_near_leftmost(limit)?;
-                members.sort_by_key(|member| self.instance_in(member).is_none());
-                members
-            }
-            CreatePolicy::MostFree => {
-                let mut members = self.writable_branches(limit);
-                sort_by_space(&mut members, |space| std::cmp::Reverse(space.map_or(0, free)));
-                members
-            }
-            CreatePolicy::LeastUsed => {
-                let mut members = self.writable_branches(limit);
-                sort_by_space(&mut members, |space| space.map_or(u64::MAX, used));
-                members
-            }
-            CreatePolicy::Random => {
-                let mut members = self.writable_branches(limit);
-                members.sort_by_cached_key(|_| RandomState::new().build_hasher().finish());
-                members
-            }
-            CreatePolicy::RoundRobin => {
-                let mut members = self.writable_branches(limit);
-                let turn = self.union.round_robin_counter.fetch_add(1, Ordering::Relaxed);
-                let count = members.len().max(1);
-                members.rotate_left(turn % count);
-                members
-            }
-        };
-        if settings.minimum_free > 0 {
-            sort_by_space(&mut members, |space| space.is_none_or(|space| free(space) < settings.minimum_free));
-        }
-        Ok(members)
-    }
-
-    /// Branches in which objects may be created, leftmost first.
-    fn writable_branches(&self, limit: usize) -> Vec<Arc<BranchMember>> {
-        let slots = self.union.branches.slots();
-        let members = slots.iter().take(limit.saturating_add(1)).map(|slot| &slot.member);
-        members.filter(|member| self.union.branches.may_create(member)).cloned().collect()
-    }
-
-    /// Those branches from the leftmost instance upwards, followed by the lower ones that have the directory.
-    fn branches_near_leftmost(&self, limit: usize) -> Result<Vec<Arc<BranchMember>>> {
-        let branches = &self.union.branches;
-        let instances = self.instances();
-        let leftmost = branches.position(&instances[0].member).ok_or(Errno::ESTALE)?.min(limit);
-        let mut members = self.writable_branches(leftmost);
-        members.reverse();
-        let is_candidate = |instance: &&Instance| {
-            branches.position(&instance.member).is_some_and(|position| position > leftmost && position <= limit)
-                && branches.may_create(&instance.member)
-        };
-        members.extend(instances.iter().filter(is_candidate).map(|instance| Arc::clone(&instance.member)));
-        Ok(members)
-    }
-}
-
-impl Union {
-    /// Space in the leftmost writable branch, where most new objects are created.
-    pub(crate) fn space(&self, caller: &Caller) -> Result<StatFs> {
-        let slots = self.branches.slots();
-        let member = slots.iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
-        member.unwrap_or(&slots[0].member).root.statfs(caller)
-    }
 }
 
 /// Effect of one of a directory's instances on the visibility of the lower ones' objects of a name.
@@ -247,31 +174,4 @@ impl LowerVisibility {
             && whiteout::redirect(&found.vnode)?.is_none();
         Ok(if leads_on { Self::Directory } else { Self::Hidden })
     }
-}
-
-/// Sorts branches by a key derived from their space, of which one that does not report it has none. Slow ones are queried in
-/// parallel.
-fn sort_by_space<K: Ord>(members: &mut Vec<Arc<BranchMember>>, key: impl Fn(Option<&StatFs>) -> K) {
-    let keys = spaces_of(members).into_iter().map(|space| key(space.as_ref()));
-    let mut keyed: Vec<(K, Arc<BranchMember>)> = keys.zip(std::mem::take(members)).collect();
-    keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
-    members.extend(keyed.into_iter().map(|(_, member)| member));
-}
-
-/// Space of each of these branches, slow ones queried in parallel; `None` for one that does not report it.
-fn spaces_of(members: &[Arc<BranchMember>]) -> Vec<Option<StatFs>> {
-    let roots: Vec<Instance> = members.iter().map(root_of).collect();
-    let query = |instance: &Instance| instance.vnode.statfs(&Caller::server());
-    let answers = ParallelQueries::start_slow(&roots, |_, _| true, move |_, instance| query(instance));
-    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(query(root)));
-    roots.iter().enumerate().map(|instance| answer(instance).flatten().ok()).collect()
-}
-
-/// Number of bytes that users can still write.
-fn free(space: &StatFs) -> u64 {
-    space.blocks_available.saturating_mul(space.fragment_size.into())
-}
-
-fn used(space: &StatFs) -> u64 {
-    space.blocks.saturating_sub(space.blocks_free).saturating_mul(space.fragment_size.into())
 }

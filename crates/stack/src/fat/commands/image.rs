@@ -116,7 +116,7 @@ fn location_of(image: &OsString) -> Outcome<Location> {
     let stack = syntax::parse(&text).map_err(|error| syntax_failure(&error, &text))?;
     let [branch] = stack.source.as_slice() else { return Err(not_a_base(&path)) };
     match &branch.value {
-        Branch { tree: BranchTree::Base(base), mode: None } if stack.layers.is_empty() => location_of_base(base),
+        Branch { tree: BranchTree::Base(base), mode: None, .. } if stack.layers.is_empty() => location_of_base(base),
         _ => Err(not_a_base(&path)),
     }
 }
