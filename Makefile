@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-.PHONY: help build demo install uninstall test test-all lint package bench samples flame-graph faults hostile fuzz fuzz-images soak clean
+.PHONY: help build demo install uninstall deb test test-all lint package bench samples flame-graph faults hostile fuzz fuzz-images soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -19,6 +19,9 @@ install: ## Install what `make build` has built into PREFIX (/usr/local) below D
 
 uninstall: ## Remove what `make install` has installed with the same PREFIX and DESTDIR
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install --uninstall
+
+deb: build ## Make the package for Debian: target/package/plyfs_VERSION_ARCHITECTURE.deb
+	@scripts/deb
 
 demo: build ## Mount a sample stack, work in it, show the audit log, unmount
 	@scripts/setup demo
