@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod command_line;
+pub mod completion;
 pub mod exit;
 pub mod options;
 pub mod output;
