@@ -24,4 +24,5 @@ mod shell;
 pub use program::{main, main_with};
 pub use stack::command::{self, clap};
 pub use stack::kinds::BaseKind;
+pub use stack::search_path::SearchPath;
 pub use stack::{Kind, OptionSpecification, Registry};
