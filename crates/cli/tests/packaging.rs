@@ -35,7 +35,7 @@ fn files(directory: &Path) -> BTreeSet<PathBuf> {
 fn everything_is_installed_below_the_prefix_and_removed_again() {
     let scratch = Scratch::new();
     let (build, destination) = (build(), scratch.name("root"));
-    let variables = [("BUILD", build.as_str()), ("DESTDIR", &destination), ("PREFIX", "/usr")];
+    let variables = [("BUILD", build.as_str()), ("DESTDIR", destination.as_str()), ("PREFIX", "/usr")];
     install(&variables, &[]).succeeded();
     let root = scratch.path("root");
     let installed = files(&root);
@@ -93,9 +93,9 @@ fn what_cannot_be_installed_is_reported_with_the_remedy() {
         assert_eq!(ended.code, 1, "{ended:?}");
         ended.errors
     };
-    let unbuilt = error(&[("BUILD", &empty), ("DESTDIR", &destination)], &[]);
+    let unbuilt = error(&[("BUILD", empty.as_str()), ("DESTDIR", destination.as_str())], &[]);
     assert!(unbuilt.contains("/plyfs does not exist; ") && unbuilt.ends_with("make build\n"), "{unbuilt}");
-    let absent = error(&[("DESTDIR", &destination)], &["--uninstall"]);
+    let absent = error(&[("DESTDIR", destination.as_str())], &["--uninstall"]);
     assert!(absent.contains("share/plyfs/installed does not exist; give PREFIX and DESTDIR"), "{absent}");
     assert!(error(&[("DESTDIR", "relative")], &[]).contains("are absolute paths"));
     assert!(!scratch.path("root").exists(), "nothing was created");
@@ -106,7 +106,7 @@ fn mount_helpers_are_in_sbin_where_it_is_a_directory_of_its_own() {
     let scratch = Scratch::new();
     fs::create_dir_all(scratch.path("root/sbin")).unwrap();
     let (build, destination) = (build(), scratch.name("root"));
-    install(&[("BUILD", &build), ("DESTDIR", &destination)], &[]).succeeded();
+    install(&[("BUILD", build.as_str()), ("DESTDIR", destination.as_str())], &[]).succeeded();
     assert_eq!(fs::read_link(scratch.path("root/sbin/mount.plyfs")).unwrap(), Path::new("../usr/local/bin/plyfs"));
     assert!(scratch.path("root/sbin/mount.plyfs").exists());
 }
