@@ -216,7 +216,7 @@ fn unknown_layer(
 ) -> fmt::Result {
     write!(formatter, "there is no layer '{name}'; ")?;
     if let Some(distrust) = program.and_then(|missing| missing.distrusted.first()) {
-        return distrust.fmt(formatter);
+        return write!(formatter, "{distrust}");
     }
     let programs = program.iter().flat_map(|missing| &missing.others).map(String::as_str);
     let mut all: Vec<&str> = layers.iter().copied().chain(programs).collect();
