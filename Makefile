@@ -1,8 +1,9 @@
 # The commands of the project. Each installs what it needs on a fresh Debian 12 or later.
 
 CARGO ?= cargo
+PREFIX ?= /usr/local
 
-.PHONY: help build demo test test-all lint package bench samples flame-graph faults hostile fuzz fuzz-images soak clean
+.PHONY: help build demo install uninstall deb test test-all lint package bench samples flame-graph faults hostile fuzz fuzz-images soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -11,6 +12,16 @@ build: ## Build the command, optimised and stripped: plyfs and plyfs-tools in ta
 	@scripts/setup build
 	$(CARGO) build --release --package plyfs-cli
 	@scripts/strip-release target/release/plyfs target/release/plyfs-tools
+
+# These build nothing: `sudo make install` needs no cargo, and leaves nothing of root in target.
+install: ## Install what `make build` has built into PREFIX (/usr/local) below DESTDIR: programs, helpers of mount(8), man pages, completions, samples
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install
+
+uninstall: ## Remove what `make install` has installed with the same PREFIX and DESTDIR
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install --uninstall
+
+deb: build ## Make the package for Debian: target/package/plyfs_VERSION_ARCHITECTURE.deb
+	@scripts/deb
 
 demo: build ## Mount a sample stack, work in it, show the audit log, unmount
 	@scripts/setup demo

@@ -46,7 +46,7 @@ pub enum Command {
     Run(Run),
     /// Describe a stack without mounting it: its members, what they declare, and what the kernel may cache
     Explain(Explain),
-    /// List the available layers, or the options and control commands of one
+    /// List the available layers, and the FiST programs on the search path, or the options and control commands of one
     Layers(Layers),
     /// List the available kinds of bases, or the options of one
     Bases(Bases),

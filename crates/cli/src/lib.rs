@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod command_line;
+pub mod completion;
 pub mod exit;
 pub mod options;
 pub mod output;
@@ -23,4 +24,5 @@ mod shell;
 pub use program::{main, main_with};
 pub use stack::command::{self, clap};
 pub use stack::kinds::BaseKind;
+pub use stack::search_path::SearchPath;
 pub use stack::{Kind, OptionSpecification, Registry};

@@ -1068,16 +1068,34 @@ fn other_users_may_not_ask() {
 fn scripts_and_pages_are_generated() {
     let scratch = Scratch::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(run(["completions", shell]).succeeded().contains("log-level"));
+        assert!(run(["completions", shell]).succeeded().contains("PLYFS_COMPLETE"));
+        // As the script calls it.
+        let mut tools = Command::new(env!("CARGO_BIN_EXE_plyfs-tools"));
+        tools.args(["--", "plyfs", "log"]).env("PLYFS_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
+        assert!(finish(tools.output()).succeeded().starts_with("log-level"), "{shell}");
     }
     run(["man", &scratch.name("man")]).succeeded();
-    for page in ["plyfs.1", "plyfs-mount.1", "plyfs-shell.1", "mount.plyfs.8"] {
+    for page in [
+        "plyfs.1",
+        "plyfs-mount.1",
+        "plyfs-shell.1",
+        "mount.plyfs.8",
+        "plyfs-stack.5",
+        "plyfs-layers.7",
+        "plyfs-tools.1",
+    ] {
         let text = fs::read_to_string(scratch.path("man").join(page)).unwrap();
-        assert!(text.contains(".SH NAME"), "{page}");
+        for section in ["NAME", "SYNOPSIS", "EXAMPLES", "SEE ALSO"] {
+            assert!(
+                text.contains(&format!(".SH {section}")) || text.contains(&format!(".SH \"{section}\"")),
+                "{page}: {section}"
+            );
+        }
     }
     assert!(fs::read_to_string(scratch.path("man/plyfs.1")).unwrap().contains("Exit codes"));
     let list = run(["layers"]).succeeded();
-    for layer in list.lines().map(|line| line.split_whitespace().next().unwrap()) {
+    // Programs of the machine follow below an empty line.
+    for layer in list.lines().take_while(|line| !line.is_empty()).map(|line| line.split_whitespace().next().unwrap()) {
         let page = fs::read_to_string(scratch.path("man").join(format!("plyfs-layer-{layer}.7"))).unwrap();
         assert!(page.contains(".SH NAME"), "{layer}");
         // Each option and control command that the command lists is in the page, too.

@@ -28,6 +28,7 @@ mod walk;
 
 pub use self::stack::Stack;
 pub use ::stack::kinds::{BaseError, BaseKind};
+pub use ::stack::search_path::SearchPath;
 pub use ::stack::{BuildError, BuildProblem, Kind, Registry, is_only_described};
 pub use bases::device;
 pub use bases::dir::restore_thread_credentials;

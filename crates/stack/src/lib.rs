@@ -13,6 +13,7 @@ pub mod fork;
 mod iso;
 pub mod kinds;
 mod registry;
+pub mod search_path;
 pub mod suggest;
 pub mod syntax;
 

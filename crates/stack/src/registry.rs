@@ -1,4 +1,4 @@
-//! The kinds of layers and bases that an expression can name.
+//! The kinds of layers and bases that an expression can name, and where it finds FiST programs.
 
 use std::sync::Arc;
 
@@ -6,20 +6,23 @@ use layers::Kind;
 
 use crate::built_in::BASES;
 use crate::kinds::BaseKind;
+use crate::search_path::SearchPath;
 
-/// The kinds of layers and bases that an expression can name: those of Plyfs, and others that a program adds.
+/// What an expression can name: the kinds of layers and bases of Plyfs, others that a program adds, and FiST programs on a search
+/// path.
 #[derive(Clone, Debug)]
 pub struct Registry {
     /// Sorted by name.
     layers: Arc<[Kind]>,
     /// Sorted by name.
     bases: Arc<[BaseKind]>,
+    search_path: SearchPath,
 }
 
 impl Default for Registry {
-    /// Returns the kinds that Plyfs has.
+    /// Returns the kinds that Plyfs has, and the search path of the process for FiST programs.
     fn default() -> Self {
-        Registry { layers: layers::kinds().into(), bases: BASES.into() }
+        Registry { layers: layers::kinds().into(), bases: BASES.into(), search_path: SearchPath::default() }
     }
 }
 
@@ -32,6 +35,16 @@ impl Registry {
     /// Adds a kind of base, written as `name:location`. Replaces one of the same name.
     pub fn with_base(self, kind: BaseKind) -> Self {
         Registry { bases: with(&self.bases, kind, |kind| kind.name), ..self }
+    }
+
+    /// Sets the directories in which FiST programs are found by name.
+    pub fn with_search_path(self, search_path: SearchPath) -> Self {
+        Registry { search_path, ..self }
+    }
+
+    /// Returns the directories in which FiST programs are found by name, if there is no kind of layer of that name.
+    pub fn search_path(&self) -> &SearchPath {
+        &self.search_path
     }
 
     /// Returns all kinds of layers, sorted by name.

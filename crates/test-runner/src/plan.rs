@@ -166,6 +166,7 @@ const FULL_TIER_ONLY: &[&str] = &[
     "the mounted tests on Linux 6.1, in a User-Mode Linux guest",
     "the sample FiST programs beside the same written by hand in Rust",
     "the published crates, each built from its package alone",
+    "the package for Debian, installed in a fresh bookworm, used and removed",
     "a million damaged images of FAT and of ISO 9660, with all checks in an optimised build",
 ];
 
@@ -291,6 +292,7 @@ pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::
     }
     if tier == Tier::All && can_mount() {
         jobs.push(soak());
+        jobs.push(debian_package(programs));
         jobs.push(guest(results));
     }
     Ok(jobs)
@@ -382,6 +384,15 @@ fn damaged_images() -> Job {
 /// Creates the job that builds the published crates from their packages, of the files as they are, committed or not.
 fn packages() -> Job {
     Job { weight: 30, ..command("packages", "scripts/package".into(), &["--allow-dirty", "--offline"]) }
+}
+
+/// Creates the job that installs and uses the package for Debian, of the programs that are tested.
+fn debian_package(programs: &[Program]) -> Job {
+    // Test programs are in a directory of the one with the programs that they test.
+    let tested =
+        programs.first().and_then(|program| program.executable.parent()?.parent()).unwrap_or(Path::new("target/debug"));
+    let environment = vec![("BUILD".to_owned(), Some(tested.display().to_string()))];
+    Job { weight: 20, environment, ..command("package for Debian", "scripts/deb-test".into(), &[]) }
 }
 
 /// Creates the job for the mounted tests in a guest, whose runner stores its results where the host finds them.

@@ -1,8 +1,9 @@
-//! `plyfs layers`: the layers that a stack can have, with the options, control commands and commands of each.
+//! `plyfs layers`: the layers that a stack can have, with the options, control commands and commands of each, and the FiST programs
+//! on the search path.
 
-use stack::{BuildProblem, Kind};
+use stack::Kind;
 
-use super::{option_table, plain_table, print};
+use super::{option_table, plain_table, print, programs};
 use crate::arguments::Layers;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::registry::registry;
@@ -10,17 +11,20 @@ use crate::registry::registry;
 /// Runs the command.
 pub(crate) fn run(arguments: &Layers) -> Outcome {
     match &arguments.name {
-        None => print(&list(registry().layers())),
-        Some(name) => print(&describe(find(name)?)),
+        None => print(&(list(registry().layers()) + &programs::list(registry().search_path()))),
+        Some(name) => print(&find(name)?),
     }
 }
 
-/// Returns the layer with this name.
-fn find(name: &str) -> Outcome<&'static Kind> {
-    registry().layer(name).ok_or_else(|| {
-        let layers = registry().layers().iter().map(|kind| kind.name).collect();
-        Failure::new(Exit::Unknown, BuildProblem::UnknownLayer { name: name.to_owned(), layers })
-    })
+/// Returns the description of the layer, or of the FiST program, with this name.
+fn find(name: &str) -> Outcome<String> {
+    if let Some(kind) = registry().layer(name) {
+        return Ok(describe(kind));
+    }
+    match registry().search_path().find(name) {
+        Ok(path) => programs::describe(name, &path).map_err(|error| Failure::new(Exit::Unknown, error)),
+        Err(_) => Err(Failure::new(Exit::Unknown, registry().unknown_layer(name))),
+    }
 }
 
 /// Returns a line for each layer: its name and what it does.

@@ -73,7 +73,7 @@ impl fmt::Display for Uring {
 const MAX_STAY_AWAKE_MICROSECONDS: u64 = 1_000_000;
 
 /// The options of Plyfs itself, in the form in which messages list them.
-const PLYFS_OPTIONS: [&str; 15] = [
+pub(crate) const PLYFS_OPTIONS: [&str; 15] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",

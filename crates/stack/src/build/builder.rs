@@ -1,5 +1,6 @@
 //! Builds the parts of an expression: bases, branches, and the layers on them.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -29,25 +30,28 @@ pub(crate) struct Builder<'a> {
 impl Builder<'_> {
     /// Opens the bases and stacks the layers on them.
     pub(crate) fn build(&mut self, stack: &Stack) -> Result<FileSystemRef, BuildError> {
-        match stack.layers.split_first() {
-            Some((first, others)) if self.registry.joins_branches(&first.value) => {
-                let joined = self.build_joined(&stack.source, &first.value)?;
-                self.registry.build_layers(joined, others)
-            }
-            Some((first, others)) if stack.source.len() > 1 && is_fist_program(&first.value) => {
-                let described = self.build_fan_out(&stack.source, &first.value)?;
-                self.registry.build_layers(described, others)
-            }
-            _ => {
-                let source = self.build_source(&stack.source)?;
-                self.registry.build_layers(source, &stack.layers)
-            }
-        }
+        let Some((first, others)) = stack.layers.split_first() else { return self.build_source(&stack.source) };
+        let joined = if self.registry.joins_branches(&first.value) {
+            self.build_joined(&stack.source, &first.value)?
+        } else if stack.source.len() == 1 {
+            let source = self.build_source(&stack.source)?;
+            return self.registry.build_layers(source, &stack.layers);
+        } else if let Some(path) = self.registry.program_path(&first.value) {
+            self.build_fan_out(&stack.source, &first.value, &path)?
+        } else {
+            self.registry.kind_and_options(&first.value)?;
+            return Err(self.several_branches(&stack.source));
+        };
+        self.registry.build_layers(joined, others)
     }
 
     /// Opens all branches and stacks a FiST program on them.
-    fn build_fan_out(&mut self, source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
-        let LayerName::Description(path) = &layer.name.value else { unreachable!("the layer is a description") };
+    fn build_fan_out(
+        &mut self,
+        source: &[Spanned<Branch>],
+        layer: &Layer,
+        path: &Path,
+    ) -> Result<FileSystemRef, BuildError> {
         let program =
             LoadedProgram::read_for_fan_out(path, source.len()).map_err(|problem| layer_error(problem, layer))?;
         let pairs = options(layer)?;
@@ -107,15 +111,17 @@ impl Builder<'_> {
     }
 
     fn build_source(&mut self, source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError> {
-        let [branch] = source else {
-            let layers = self.registry.layers().iter();
-            let joining = layers.filter(|kind| kind.joins_branches()).map(|kind| kind.name).collect();
-            return Err(BuildError::new(BuildProblem::SeveralBranches { joining }, source[1].span));
-        };
+        let [branch] = source else { return Err(self.several_branches(source)) };
         if let Some(mode) = &branch.value.mode {
             return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
         }
         self.build_tree(&branch.value.tree)
+    }
+
+    /// Returns the error of several branches that nothing joins, which names the layers that can.
+    fn several_branches(&self, source: &[Spanned<Branch>]) -> BuildError {
+        let joining = self.registry.layers().iter().filter(|kind| kind.joins_branches()).map(|kind| kind.name).collect();
+        BuildError::new(BuildProblem::SeveralBranches { joining }, source[1].span)
     }
 
     fn build_tree(&mut self, tree: &BranchTree) -> Result<FileSystemRef, BuildError> {
@@ -193,15 +199,32 @@ impl Registry {
         // FiST programs directly on each other may become one layer.
         let mut programs = Vec::new();
         for layer in layers {
-            match &layer.value.name.value {
-                LayerName::Description(path) => programs.push(prepare(path, &layer.value)?),
-                LayerName::Name(_) => {
+            match self.program_path(&layer.value) {
+                Some(path) => programs.push(prepare(&path, &layer.value)?),
+                None => {
                     file_system = stack_programs(&mut programs, file_system);
                     file_system = self.build_layer(file_system, &layer.value)?;
                 }
             }
         }
         Ok(stack_programs(&mut programs, file_system))
+    }
+
+    /// Returns the file of the FiST program that a layer is, named by its path or by its name on the search path; `None` for a kind of
+    /// layer, and for a name that is unknown.
+    pub(crate) fn program_path<'a>(&self, layer: &'a Layer) -> Option<Cow<'a, Path>> {
+        match &layer.name.value {
+            LayerName::Description(path) => Some(Cow::Borrowed(path)),
+            LayerName::Name(name) if self.layer(name).is_some() => None,
+            LayerName::Name(name) => self.search_path().find(name).ok().map(Cow::Owned),
+        }
+    }
+
+    /// Returns the problem with a name that is neither that of a kind of layer nor, as far as the search path goes, of a FiST program.
+    pub fn unknown_layer(&self, name: &str) -> BuildProblem {
+        let layers = self.layers().iter().map(|kind| kind.name).collect();
+        let program = self.search_path().find(name).err().map(Box::new);
+        BuildProblem::UnknownLayer { name: name.to_owned(), layers, program }
     }
 
     /// Returns whether the layer joins branches.
@@ -224,8 +247,7 @@ impl Registry {
             LayerName::Description(_) => unreachable!("descriptions are built by themselves"),
         };
         let Some(kind) = self.layer(name) else {
-            let layers = self.layers().iter().map(|kind| kind.name).collect();
-            return Err(BuildError::new(BuildProblem::UnknownLayer { name: name.clone(), layers }, layer.name.span));
+            return Err(BuildError::new(self.unknown_layer(name), layer.name.span));
         };
         Ok((kind, options(layer)?))
     }
@@ -241,10 +263,6 @@ impl Registry {
             _ => Err("one branch is expected, a stack of its own in parentheses".to_owned()),
         }
     }
-}
-
-fn is_fist_program(layer: &Layer) -> bool {
-    matches!(layer.name.value, LayerName::Description(_))
 }
 
 /// Returns the number of bytes that are to be left free in a branch with these options, which follow its mode.

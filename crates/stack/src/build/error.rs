@@ -8,6 +8,7 @@ use bases::dir::OpenError;
 use layers::OptionError;
 use layers::options::{OptionProblem, Refusal};
 
+use crate::search_path::MissingProgram;
 use crate::suggest;
 use crate::syntax::{Mode, Span, SyntaxError};
 
@@ -40,6 +41,8 @@ pub enum BuildProblem {
         name: String,
         /// The layers that there are.
         layers: Vec<&'static str>,
+        /// Where a FiST program of this name was searched for; `None` if one was added meanwhile.
+        program: Option<Box<MissingProgram>>,
     },
     /// Several branches without a layer that joins them.
     SeveralBranches {
@@ -162,9 +165,8 @@ impl fmt::Display for BuildProblem {
                 write!(formatter, " (a path with a colon in it is written ./{name}:... or in double quotes)")
             }
             BuildProblem::NoPath(kind) => write!(formatter, "'{kind}:' needs a path; write {kind}:PATH"),
-            BuildProblem::UnknownLayer { name, layers } => {
-                let remedy = suggest::remedy(name, layers.iter().copied());
-                write!(formatter, "there is no layer '{name}'; {remedy}")
+            BuildProblem::UnknownLayer { name, layers, program } => {
+                unknown_layer(formatter, name, layers, program.as_deref())
             }
             BuildProblem::SeveralBranches { joining } => {
                 formatter.write_str("several branches need a layer that joins them; ")?;
@@ -210,6 +212,27 @@ impl fmt::Display for BuildProblem {
             BuildProblem::Volume { path, error } => write!(formatter, "cannot use `{}`: {error}", path.display()),
             BuildProblem::Contents(message) => formatter.write_str(message),
         }
+    }
+}
+
+fn unknown_layer(
+    formatter: &mut fmt::Formatter<'_>,
+    name: &str,
+    layers: &[&str],
+    program: Option<&MissingProgram>,
+) -> fmt::Result {
+    write!(formatter, "there is no layer '{name}'; ")?;
+    if let Some(distrust) = program.and_then(|missing| missing.distrusted.first()) {
+        return write!(formatter, "{distrust}");
+    }
+    let programs = program.iter().flat_map(|missing| &missing.others).map(String::as_str);
+    let mut all: Vec<&str> = layers.iter().copied().chain(programs).collect();
+    all.sort_unstable();
+    formatter.write_str(&suggest::remedy(name, all.iter().copied()))?;
+    match program {
+        // A misspelt name was not meant to be found.
+        Some(missing) if suggest::nearest(name, all.iter().copied()).is_none() => write!(formatter, "; {missing}"),
+        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::syntax::{Argument, Base, BranchTree, Layer, LayerName, Spanned, Stack
 
 impl Registry {
     /// Makes every path in the expression absolute, relative to `directory`: a server leaves the directory in which it was
-    /// started.
+    /// started. The name of a FiST program on the search path becomes its path, since a server may have another environment.
     pub fn make_absolute(&self, stack: &mut Stack, directory: &Path) {
         for branch in &mut stack.source {
             match &mut branch.value.tree {
@@ -47,18 +47,17 @@ impl Registry {
         }
     }
 
-    /// Makes every path in the layers absolute: those of FiST programs, and values of options that are files.
+    /// Makes every path in the layers absolute: those of FiST programs, and values of options that are files. The name of a program on
+    /// the search path becomes its path.
     pub fn make_layers_absolute(&self, layers: &mut [Spanned<Layer>], directory: &Path) {
         for layer in layers {
-            let kind = match &mut layer.value.name.value {
-                LayerName::Description(path) => {
-                    *path = directory.join(&path);
-                    continue;
-                }
-                LayerName::Name(name) => self.layer(name),
-            };
-            let options = kind.map_or(&[][..], |kind| kind.options);
-            make_options_absolute(&mut layer.value.arguments, options, directory);
+            if let Some(path) = self.program_path(&layer.value).map(|path| directory.join(path)) {
+                layer.value.name.value = LayerName::Description(path);
+            } else if let LayerName::Name(name) = &layer.value.name.value
+                && let Some(kind) = self.layer(name)
+            {
+                make_options_absolute(&mut layer.value.arguments, kind.options, directory);
+            }
         }
     }
 }

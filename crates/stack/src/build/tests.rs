@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use vnode::{Caller, Control, Errno, FileSystemRef, Name};
 
 use super::*;
 use crate::kinds::{BaseError, BaseKind, PARTITION};
+use crate::search_path::SearchPath;
 use crate::syntax::{parse, parse_layers};
 
 /// Returns the column and message of the error from building `text`.
@@ -97,6 +99,63 @@ fn paths_become_absolute_and_nothing_else_does() {
         Registry::default().make_absolute(&mut stack, Path::new("/home/me"));
         assert_eq!(stack.to_string(), absolute);
     }
+}
+
+/// Returns a registry whose search path is a directory with these programs.
+fn registry_with_programs(programs: &[(&str, &str)]) -> (tempfile::TempDir, Registry) {
+    let directory = tempfile::tempdir().unwrap();
+    for (file, text) in programs {
+        let path = directory.path().join(file);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let registry = Registry::default().with_search_path(SearchPath::new([directory.path().to_owned()]));
+    (directory, registry)
+}
+
+#[test]
+fn programs_on_the_search_path_are_layers_by_their_names() {
+    let programs = [("hidefs.fist", "accessmode readonly;\n%%\n"), ("bothfs.fist", "fanout 2;\n%%\n")];
+    let (directory, registry) = registry_with_programs(&programs);
+    let build = |text: &str| registry.build(&parse(text).unwrap());
+    assert!(build("mem: | hidefs").unwrap().properties().needs.read_only);
+    assert!(build("(mem: | hide)=ro, mem:=rw | union").is_ok(), "also in branches, and without fs");
+    assert!(build("mem:, mem: | both | readonly").is_ok(), "also as the layer that joins branches");
+    let problem = |text: &str| build(text).err().unwrap().problem;
+    assert!(matches!(problem("mem: | both"), BuildProblem::FanOut { needed: 2, given: 1, .. }));
+    let path = fs::canonicalize(directory.path()).unwrap().join("hidefs.fist");
+    let mut stack = parse("mem: | hide(tier=auto) | readonly").unwrap();
+    registry.make_absolute(&mut stack, Path::new("/home/me"));
+    assert_eq!(stack.to_string(), format!("mem: | {}(tier=auto) | readonly", path.display()));
+}
+
+#[test]
+fn a_kind_of_layer_comes_before_a_program_of_its_name() {
+    let (_directory, registry) = registry_with_programs(&[("readonly.fist", "fanout 2;\n%%\n")]);
+    let mut stack = parse("mem: | readonly").unwrap();
+    registry.make_absolute(&mut stack, Path::new("/"));
+    assert_eq!(stack.to_string(), "mem: | readonly");
+    assert!(registry.build(&stack).is_ok());
+}
+
+#[test]
+fn an_unknown_name_is_reported_with_what_was_searched() {
+    let (directory, registry) = registry_with_programs(&[("trashfs.fist", "%%\n")]);
+    let message = |text: &str| registry.build(&parse(text).unwrap()).err().unwrap().problem.to_string();
+    assert_eq!(message("mem: | trahsfs"), "there is no layer 'trahsfs'; did you mean 'trashfs'?");
+    let nowhere = message("mem: | nothing");
+    assert!(
+        nowhere.contains(", rot13, trashfs and union; no FiST program nothing.fist or nothingfs.fist is in /"),
+        "{nowhere}"
+    );
+    assert!(nowhere.ends_with(&directory.path().display().to_string()), "{nowhere}");
+    assert_eq!(message("mem:, mem: | nothing"), nowhere, "also where it would join branches");
+    fs::set_permissions(directory.path().join("trashfs.fist"), fs::Permissions::from_mode(0o666)).unwrap();
+    let distrusted = message("mem: | trash");
+    assert!(
+        distrusted.starts_with("there is no layer 'trash'; /") && distrusted.contains("chmod go-w /"),
+        "{distrusted}"
+    );
 }
 
 #[test]

@@ -33,3 +33,26 @@ fn published_crates_say_what_registries_show() {
         }
     }
 }
+
+/// Returns the version of Rust that a package requires, if it says so.
+fn rust_version(package: &serde_json::Value) -> Option<Vec<u32>> {
+    let text = package["rust_version"].as_str()?;
+    Some(text.split('.').map(|number| number.parse().unwrap()).collect())
+}
+
+#[test]
+fn the_minimum_version_of_rust_is_the_lowest_that_the_dependencies_allow() {
+    let packages = metadata::packages_with_dependencies();
+    let (dependencies, own): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package["source"].is_string());
+    let needed = dependencies.iter().filter_map(|package| rust_version(package)).max().unwrap();
+    for package in own.iter().filter(|package| package["publish"].is_null()) {
+        let declared = rust_version(package).unwrap();
+        assert_eq!(declared[..2], needed[..2], "{}: set rust-version in Cargo.toml", package["name"]);
+    }
+    let text = format!("({}.{} or later)", needed[0], needed[1]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for page in ["README.md", "CONTRIBUTING.md", "scripts/setup"] {
+        let page_text = std::fs::read_to_string(root.join(page)).unwrap();
+        assert!(page_text.contains(&text), "{page} does not say {text}");
+    }
+}
