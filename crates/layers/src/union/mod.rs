@@ -48,6 +48,7 @@ pub use branch::losses::{Loss, Losses};
 pub use branch::objects::remove_tree;
 pub use branch::only_described::{is_only_described, only_described};
 pub use branch::trust::attributes_of_marks;
+pub use branch::whiteout::STATE_DIRECTORY;
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use file_system::UnionFileSystem;
 pub use options::create;
