@@ -15,6 +15,7 @@ use crate::arguments::{Command, Helper};
 use crate::command_line::{self, Invocation};
 use crate::commands;
 use crate::commands::member_host::MemberHost;
+use crate::commands::overlay::{self, OverlayArguments};
 use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
 use crate::output;
 use crate::registry;
@@ -44,6 +45,12 @@ pub fn main_with(registry: Registry) -> ExitCode {
                 finish(outcome, mount_helper::number)
             }
             Err(error) => refuse(&error, mount_helper::number),
+        };
+    }
+    if words.first().is_some_and(overlay::is_called) {
+        return match OverlayArguments::try_parse_from(&words) {
+            Ok(arguments) => finish(commands::mount::run_overlay(&arguments), exit::Exit::number),
+            Err(error) => refuse(&error, exit::Exit::number),
         };
     }
     match command_line::parse(registry, &words) {
@@ -84,7 +91,13 @@ fn run(command: &Command) -> Outcome {
 fn is_helper_call(words: &[OsString]) -> bool {
     let name = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let stack_first = |word: &OsString| word.as_bytes().iter().any(|byte| matches!(byte, b'/' | b':' | b'|'));
-    name == OsStr::new("mount.plyfs") || name == OsStr::new("mount.fuse.plyfs") || words.get(1).is_some_and(stack_first)
+    // Of the command, no option precedes its name.
+    let is_command = |word: &OsString| word == "mount";
+    let describes_overlay = || words.iter().skip(1).any(|word| overlay::describes_overlay(word.as_bytes()));
+    name == OsStr::new("mount.plyfs")
+        || name == OsStr::new("mount.fuse.plyfs")
+        || !overlay::is_called(&words[0]) && words.get(1).is_some_and(|word| stack_first(word))
+        || !overlay::is_called(&words[0]) && words.get(1).is_some_and(|word| !is_command(word)) && describes_overlay()
 }
 
 /// Returns the translator of another file system's mounts that the name of the program selects.

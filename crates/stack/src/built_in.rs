@@ -1,27 +1,22 @@
 //! The kinds of bases that Plyfs has.
 
 use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
 
-use bases::{dir, mem};
+use bases::mem;
 use layers::options::Options;
 use vnode::FileSystemRef;
 
-use crate::kinds::{BaseError, BaseKind, DIRECTORY};
-use crate::{fat, iso};
+use crate::kinds::{BaseError, BaseKind};
+use crate::{directory, fat, iso};
 
 /// Kinds of bases that Plyfs has, sorted by name.
 pub(crate) const BASES: &[BaseKind] = &[
-    BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", directory).with_paths(),
+    directory::KIND,
     fat::KIND,
     iso::KIND,
     BaseKind::new("mem", "[OPTION=VALUE,...]", "in memory, empty at first and gone at the end", memory),
 ];
-
-fn directory(location: &OsStr, _: &Options<'_>) -> Result<FileSystemRef, BaseError> {
-    Ok(Arc::new(dir::DirectoryFileSystem::open(Path::new(location), dir::Options::default())?))
-}
 
 fn memory(location: &OsStr, _: &Options<'_>) -> Result<FileSystemRef, BaseError> {
     let text = location.to_str().ok_or_else(|| BaseError::Location("the options of `mem` are not text".into()))?;

@@ -7,6 +7,7 @@
 
 mod build;
 mod built_in;
+mod directory;
 mod explain;
 mod fat;
 pub mod fork;

@@ -7,24 +7,14 @@ use vnode::Result;
 
 use super::errno;
 
-/// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
-/// by handle while no name of it is in its dentry cache, and reports `/`.
-pub(crate) fn is_outside_root(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
-    let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
-    let unknown = path == b"/";
-    if !path.ends_with(b"/") {
-        path.push(b'/');
+/// Returns the rest of an absolute path below a directory; empty for the directory itself, `None` if it leads elsewhere.
+pub(crate) fn below<'a>(absolute: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
+    match absolute.strip_prefix(directory)? {
+        [] => Some(b""),
+        [b'/', rest @ ..] => Some(rest),
+        // Only that of the root ends with a slash.
+        rest => directory.ends_with(b"/").then_some(rest),
     }
-    Ok(!unknown && !path.starts_with(&root))
-}
-
-/// Returns the path of the root, with a trailing slash.
-pub(crate) fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
-    let mut path = absolute_path(root)?;
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    Ok(path)
 }
 
 /// Returns the path of an object from the process's root, as the kernel knows it.

@@ -11,7 +11,7 @@ use super::calls::PATH_ONLY;
 use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::errno;
 use super::file::{self, File};
-use super::names::{location, require_directory, require_same_mount};
+use super::names::{location, require_directory, require_not_attached, require_same_mount};
 use super::node::{LookupLocation, Node};
 use super::shares::{DescriptorShare, HeldDescriptor};
 
@@ -25,6 +25,7 @@ pub(crate) fn create(
     how: &Creation,
 ) -> Result<Created> {
     require_directory(directory)?;
+    require_not_attached(directory, name, Errno::EEXIST)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let flags =
@@ -161,6 +162,7 @@ pub(crate) fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target:
 /// Adds a name to an object.
 pub(crate) fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
     require_directory(directory)?;
+    require_not_attached(directory, name, Errno::EEXIST)?;
     require_same_mount(directory, target)?;
     let thread = &mut directory.tree().credentials.thread();
     let (object, descriptor) = (target.descriptor(thread)?, directory.descriptor(thread)?);
@@ -179,6 +181,7 @@ fn create_and_look_up(
     call: impl Fn(&AssumedCredentials<'_>, BorrowedFd<'_>) -> rustix::io::Result<()>,
 ) -> Result<Entry> {
     require_directory(directory)?;
+    require_not_attached(directory, name, Errno::EEXIST)?;
     let tree = directory.tree();
     let thread = &mut tree.credentials.thread();
     let descriptor = directory.descriptor(thread)?;

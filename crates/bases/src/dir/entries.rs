@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use vnode::{Attributes, Caller, Errno, Name, Result};
 
-use super::absolute_paths::is_outside_root;
 use super::calls::PATH_ONLY;
 use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::handle::{FileHandle, WireHandle};
@@ -38,11 +37,11 @@ impl Tree<Node> {
         if let Some(object) = self.covered.get().and_then(|covered| covered.at(&mount, directory.lower_ino(), name)) {
             // Checks whether the caller may search the directory.
             acting.status_at(descriptor, ".")?;
-            let (node, attributes) = self.entry_of(thread, object, location)?;
-            if !node.is_identified_by_handle() {
-                node.pin(object.try_clone_to_owned()?);
-            }
-            return Ok((node, attributes));
+            return self.entry_of_kept(thread, object, location);
+        }
+        if let Some(object) = self.attached.as_ref().filter(|_| directory.is_root()).and_then(|attached| attached.at(name)) {
+            acting.status_at(descriptor, ".")?;
+            return self.entry_of_kept(thread, object, location);
         }
         if mount.has_transient_inos() {
             // Found by its descriptor, below.
@@ -64,6 +63,20 @@ impl Tree<Node> {
         }
         let object = acting.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
         self.entry_of(thread, object.as_fd(), location)
+    }
+
+    /// Returns the vnode and attributes of an object that is not found by its name, and is kept open.
+    fn entry_of_kept(
+        self: &Arc<Self>,
+        thread: &mut ThreadCredentials,
+        object: BorrowedFd<'_>,
+        location: LookupLocation<'_>,
+    ) -> Result<(Arc<Node>, Attributes)> {
+        let (node, attributes) = self.entry_of(thread, object, location)?;
+        if !node.is_identified_by_handle() {
+            node.pin(object.try_clone_to_owned()?);
+        }
+        Ok((node, attributes))
     }
 
     /// Returns the vnode and attributes of an open object. The root of a FUSE mount is not queried.
@@ -153,7 +166,7 @@ impl Tree<Node> {
         let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
         let object = thread.act_as_server()?.open_by_handle(descriptor, handle, PATH_ONLY);
         let object = object.map_err(|_| Errno::ESTALE)?;
-        if is_outside_root(self.root(), object.as_fd())? {
+        if self.is_outside_root(object.as_fd())? {
             return Err(Errno::ESTALE);
         }
         let (node, _) = self.entry_of(thread, object.as_fd(), LookupLocation::Unnamed)?;

@@ -1,9 +1,9 @@
 //! Reasons why a directory cannot be served, with remedies.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use vnode::{Errno, shortage};
+use vnode::{Errno, NameBuf, shortage};
 
 /// The reason why a directory cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,25 @@ pub enum OpenError {
     NoPermission(PathBuf),
     /// /proc, through which open objects are named, is not mounted.
     NoProc,
+    /// A directory to be attached is on another mount than the directory that is served, in it, or around it.
+    NotBeside(PathBuf),
+    /// An object in the root has the name of what is to be attached.
+    NameTaken(NameBuf),
     /// Any other error.
     Failed(PathBuf, Errno),
+}
+
+impl OpenError {
+    /// Returns the reason for an error of opening the directory with that path.
+    pub fn of(path: &Path, errno: Errno) -> Self {
+        let path = path.to_path_buf();
+        match errno {
+            Errno::ENOENT => Self::Missing(path),
+            Errno::ENOTDIR => Self::NotADirectory(path),
+            Errno::EACCES | Errno::EPERM => Self::NoPermission(path),
+            errno => Self::Failed(path, errno),
+        }
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -35,6 +52,15 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::NoProc => formatter.write_str("/proc is not there: mount it (mount -t proc proc /proc)"),
+            Self::NotBeside(path) => write!(
+                formatter,
+                "`{}` must be on the same mount as the directory that is served, and neither in it nor around it: choose \
+                 another directory there",
+                path.display()
+            ),
+            Self::NameTaken(name) => {
+                write!(formatter, "the directory has an object `{0}` already: move `{0}` away", name.as_name().display())
+            }
             Self::Failed(path, errno) => {
                 let remedy = shortage::remedy(&(*errno).into());
                 write!(formatter, "cannot open the directory `{}`: {errno}{remedy}", path.display())

@@ -11,6 +11,7 @@ use vnode::{
     VnodeRef, profile,
 };
 
+use super::attached::{AttachedDirectory, Attachment};
 use super::credentials::Credentials;
 use super::error::OpenError;
 use super::handle::WireHandle;
@@ -62,18 +63,35 @@ impl DirectoryFileSystem {
     /// # Errors
     /// [`OpenError`].
     pub fn open(path: &Path, options: Options) -> std::result::Result<Self, OpenError> {
+        Self::open_with(path, options, None)
+    }
+
+    /// As [`DirectoryFileSystem::open`], with a directory that appears in the root by a name that is not listed there. Objects can
+    /// be renamed and linked between the two.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_with(
+        path: &Path,
+        options: Options,
+        attachment: Option<&Attachment>,
+    ) -> std::result::Result<Self, OpenError> {
         if !procfs::is_mounted() {
             return Err(OpenError::NoProc);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut thread = Credentials::probe().thread();
-        let acting = thread.act_as_server().map_err(|error| open_error(path, error))?;
-        let descriptor = acting.open_at(CWD, path, flags).map_err(|error| open_error(path, errno(error)))?;
-        let tree = Tree::new(descriptor, options.file_handles, descriptor_limit());
-        let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
+        let acting = thread.act_as_server().map_err(|error| OpenError::of(path, error))?;
+        let descriptor = acting.open_at(CWD, path, flags).map_err(|error| OpenError::of(path, errno(error)))?;
+        let attached = attachment.map(|attachment| AttachedDirectory::open(&acting, descriptor.as_fd(), attachment));
+        let attached = attached.transpose()?;
+        let mut tree = Tree::new(descriptor, options.file_handles, descriptor_limit())
+            .map_err(|error| OpenError::of(path, error))?;
+        tree.attached = attached;
+        let tree = Arc::new(tree);
         let root = tree
             .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), LookupLocation::Unnamed)
-            .map_err(|error| open_error(path, error))?
+            .map_err(|error| OpenError::of(path, error))?
             .0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         Ok(Self { tree, root, path, options })
@@ -147,16 +165,6 @@ impl FileSystem for DirectoryFileSystem {
     fn describe(&self) -> Vec<Description> {
         let details = self.path.to_string_lossy().into_owned();
         vec![Description { kind: KIND.to_owned(), details, properties: self.properties() }]
-    }
-}
-
-fn open_error(path: &Path, errno: Errno) -> OpenError {
-    let path = path.to_path_buf();
-    match errno {
-        Errno::ENOENT => OpenError::Missing(path),
-        Errno::ENOTDIR => OpenError::NotADirectory(path),
-        Errno::EACCES | Errno::EPERM => OpenError::NoPermission(path),
-        errno => OpenError::Failed(path, errno),
     }
 }
 

@@ -4,6 +4,7 @@
 //! directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod absolute_paths;
+mod attached;
 mod attributes;
 mod calls;
 mod capabilities;
@@ -39,6 +40,7 @@ mod xattrs;
 
 use vnode::Errno;
 
+pub use attached::Attachment;
 pub use credentials::restore_thread_credentials;
 pub use error::OpenError;
 pub use file_system::{DirectoryFileSystem, Options};

@@ -30,6 +30,12 @@ pub(crate) fn require_directory(node: &Node) -> Result<()> {
     if node.file_kind() == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
 }
 
+/// Returns `error` for the name in the root of a directory that is attached there: as with a mount point, nothing takes or removes it.
+pub(crate) fn require_not_attached(directory: &Node, name: Name<'_>, error: Errno) -> Result<()> {
+    let attached = directory.tree().attached.as_ref().filter(|_| directory.is_root());
+    if attached.is_some_and(|attached| attached.at(name).is_some()) { Err(error) } else { Ok(()) }
+}
+
 /// Returns `EXDEV` for two objects on different mounts. The kernel would do so too, but opening them may query a server that
 /// does not reply, and meanwhile nobody may change either directory.
 pub(crate) fn require_same_mount(one: &Node, other: &Node) -> Result<()> {
@@ -49,6 +55,7 @@ pub(crate) fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result
 
 fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> Result<()> {
     require_directory(directory)?;
+    require_not_attached(directory, name, Errno::EBUSY)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let _name = directory.tree().name_lock(directory.key(), name);
@@ -79,6 +86,8 @@ pub(crate) fn rename(
     require_directory(from)?;
     require_directory(to)?;
     require_same_mount(from, to)?;
+    require_not_attached(from, name, Errno::EBUSY)?;
+    require_not_attached(to, to_name, Errno::EBUSY)?;
     let thread = &mut from.tree().credentials.thread();
     let (source, target) = (from.descriptor(thread)?, to.descriptor(thread)?);
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);

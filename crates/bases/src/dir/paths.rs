@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, ResolveFlags};
 use vnode::{Caller, Errno, FileKind, Result, VnodeRef, profile};
 
-use super::absolute_paths::{absolute_path, root_prefix};
+use super::absolute_paths::absolute_path;
 use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
 use super::errno;
@@ -43,9 +43,7 @@ const DELETED: &[u8] = b" (deleted)";
 /// Returns the path of an object below the root; `None` if it is elsewhere, or the kernel has no path for it: a file that
 /// was opened by handle has a path only while its name is in the kernel's dentry cache.
 fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>> {
-    let absolute = absolute_path(descriptor)?;
-    let root = root_prefix(node.tree().root())?;
-    Ok(absolute.strip_prefix(&*root).filter(|path| !path.is_empty()).map(<[u8]>::to_vec))
+    Ok(node.tree().path_below_root(&absolute_path(descriptor)?)?.filter(|path| !path.is_empty()))
 }
 
 /// Returns the parent of a directory.
@@ -63,6 +61,11 @@ pub(crate) fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
     }
     if let Some(parent) = node.known_parent() {
         return Ok(profile::vnode(parent));
+    }
+    let tree = node.tree();
+    if tree.attached.as_ref().is_some_and(|attached| attached.is(|status| node.is_object_of(status))) {
+        let (root, _) = tree.entry_of(thread, tree.root(), LookupLocation::Unnamed)?;
+        return Ok(profile::vnode(root));
     }
     let parent = open_parent(&thread.act_for(caller)?, descriptor.as_fd(), node.tree().root())?;
     let (parent, _) = node.tree().entry_of(thread, parent.as_fd(), LookupLocation::Unnamed)?;

@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, InodeNumber, KeptAccessTimes, KeyedGuard, KeyedLocks, Name, Result};
 
+use super::absolute_paths::{absolute_path, below};
+use super::attached::AttachedDirectory;
 use super::covered::CoveredDirectory;
 use super::credentials::{AssumedCredentials, Credentials, ThreadCredentials};
 use super::descriptors::{DescriptorCache, grow_descriptor_table};
@@ -36,6 +38,8 @@ pub(crate) struct Tree<N> {
     pub locks: Arc<LockTables>,
     root: OwnedFd,
     root_ino: InodeNumber,
+    /// The directory that appears in the root, if there is one.
+    pub attached: Option<AttachedDirectory>,
     /// The directory that the stack's own mount covers.
     pub covered: OnceLock<CoveredDirectory>,
     preserves_file_access_times: AtomicBool,
@@ -60,6 +64,7 @@ impl<N> Tree<N> {
             locks: Arc::default(),
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
+            attached: None,
             covered: OnceLock::new(),
             preserves_file_access_times: AtomicBool::new(false),
             preserves_directory_access_times: AtomicBool::new(false),
@@ -119,6 +124,21 @@ impl<N> Tree<N> {
     /// Returns whether an object is the root directory: its inode number is not reused, since it is kept open.
     pub(crate) fn is_root(&self, mount: u16, ino: InodeNumber) -> bool {
         mount == 0 && ino == self.root_ino
+    }
+
+    /// Returns the path below the root of an object, given its absolute path; empty for the root, `None` if it is elsewhere.
+    pub(crate) fn path_below_root(&self, absolute: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(path) = below(absolute, &absolute_path(self.root())?) {
+            return Ok(Some(path.to_vec()));
+        }
+        self.attached.as_ref().map_or(Ok(None), |attached| attached.path_below_root(absolute))
+    }
+
+    /// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
+    /// by handle while no name of it is in its dentry cache, and reports `/`.
+    pub(crate) fn is_outside_root(&self, object: BorrowedFd<'_>) -> Result<bool> {
+        let path = absolute_path(object)?;
+        Ok(path != b"/" && self.path_below_root(&path)?.is_none())
     }
 
     /// Locks removals of names of an object with that inode number; held until the object is pinned.

@@ -2,6 +2,7 @@
 //!
 //! They need root (mounts, several users) and say so where they are skipped.
 
+mod attached;
 mod directories;
 mod fixture;
 mod identity;

@@ -15,8 +15,8 @@ pub(crate) const NAME: &str = "map";
 pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("owner", "USER", "owner shown for all objects"),
     option("group", "GROUP", "group shown for all objects"),
-    option("user-map", "BELOW/ABOVE[:…]", "map lower owners to shown owners"),
-    option("group-map", "BELOW/ABOVE[:…]", "map lower groups to shown groups"),
+    option("user-map", "BELOW/ABOVE[/COUNT][:…]", "map lower owners to shown owners, COUNT of them from each (default 1)"),
+    option("group-map", "BELOW/ABOVE[/COUNT][:…]", "map lower groups to shown groups, likewise"),
     option("id-offset", "NUMBER", "offset added to lower owner and group ids"),
     option("mirror", "USER|@GROUP[:…]", "show these users as the owner of all objects to themselves"),
     option("perms", "CHMOD[:CHMOD]", "changes to the permission bits shown, such as 0640:a+X"),
@@ -61,12 +61,12 @@ pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> 
         |key| options.read(key, |text| group(text).ok_or("a group: a number or a name that exists".to_owned()));
     let users = IdMapping {
         fixed: user_of("owner")?,
-        pairs: options.read("user-map", |text| IdMapping::parse_pairs(text, user))?.unwrap_or_default(),
+        ranges: options.read("user-map", |text| IdMapping::parse_ranges(text, user))?.unwrap_or_default(),
         offset,
     };
     let groups = IdMapping {
         fixed: group_of("group")?,
-        pairs: options.read("group-map", |text| IdMapping::parse_pairs(text, group))?.unwrap_or_default(),
+        ranges: options.read("group-map", |text| IdMapping::parse_ranges(text, group))?.unwrap_or_default(),
         offset,
     };
     Ok(Settings {

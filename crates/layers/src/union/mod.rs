@@ -55,6 +55,7 @@ use crate::Kind;
 pub use branch::losses::{Loss, Losses};
 pub use branch::objects::remove_tree;
 pub use branch::trust::attributes_of_marks;
+pub use branch::whiteout::STATE_DIRECTORY;
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use file_system::UnionFileSystem;
 pub use options::create;

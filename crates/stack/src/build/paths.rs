@@ -40,8 +40,9 @@ impl Registry {
             }
             .into_os_string();
         }
-        // A plain path may turn out to be of each kind that recognises contents.
-        let may_be = |other: &BaseKind| kind.map_or(other.probe.is_some(), |name| other.name == name);
+        // A plain path may turn out to be a directory, or of each kind that recognises contents.
+        let is_plain = |other: &BaseKind| other.name == kinds::DIRECTORY || other.probe.is_some();
+        let may_be = |other: &BaseKind| kind.map_or(is_plain(other), |name| other.name == name);
         for other in self.bases().iter().filter(|other| may_be(other)) {
             make_options_absolute(&mut base.arguments, other.options, directory);
         }

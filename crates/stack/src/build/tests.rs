@@ -50,8 +50,8 @@ fn errors_point_at_their_cause() {
         ("dir:", 1, "'dir:' needs a path"),
         ("mem:nonsense", 5, "`mem` has no option `nonsense`"),
         ("mem:(size=1g)", 6, "`mem` takes no options in parentheses; write mem:[OPTION=VALUE,...]"),
-        ("dir:/(uid=1)", 7, "`dir` takes no options in parentheses; write dir:PATH"),
-        ("/(uid=1)", 3, "`dir` takes no options in parentheses; write dir:PATH"),
+        ("dir:/(uid=1)", 7, "`dir` has no option `uid`"),
+        ("/(uid=1)", 3, "`dir` has no option `uid`"),
         ("mem: | nothing", 8, "there is no layer 'nothing'; there are "),
         ("mem: | readonly(x=1)", 17, "`readonly` has no option `x`"),
         ("mem: | longnames(suffix=a, suffix=b)", 28, "option `suffix` of `longnames` is given twice; give it once"),
@@ -376,7 +376,7 @@ fn plain_paths_are_recognised_by_their_contents() {
     assert!(matches!(disks.error("DIR/empty").0, BuildProblem::Unrecognised { .. }));
     assert!(matches!(disks.error("dir:DIR/a.img").0, BuildProblem::Directory(_)));
     assert!(disks.error("DIR/a.img(udi=7)").1.contains("`disk` has no option `udi`"));
-    assert!(disks.error("DIR(uid=7)").1.contains("`dir` takes no options in parentheses"));
+    assert!(disks.error("DIR(uid=7)").1.contains("`dir` has no option `uid`"));
     let contents = disks.error("disk:DIR/other").1;
     assert_eq!(
         contents,
@@ -430,6 +430,8 @@ fn paths_of_bases_and_their_options_become_absolute() {
         ("disk:a.img(log=x, uid=y)", "disk:/home/me/a.img(log=/home/me/x, uid=y)"),
         ("a.img(log=x, uid=y)", "/home/me/a.img(log=/home/me/x, uid=y)"),
         ("dir:a(log=x)", "dir:/home/me/a(log=x)"),
+        ("dir:a(workdir=w)", "dir:/home/me/a(workdir=/home/me/w)"),
+        ("a(workdir=w)", "/home/me/a(workdir=/home/me/w)"),
         ("none:a(log=x)", "none:a(log=x)"),
     ];
     for (text, absolute) in cases {

@@ -7,11 +7,13 @@ mod server;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use stack::command::MountTranslator;
 
 use crate::arguments::{Helper, Mount};
+use crate::commands::overlay::{self, OverlayArguments, OverlayMount};
 use crate::daemon::{self, ForkSide};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
@@ -25,9 +27,14 @@ use remount::Remount;
 const NO_MOUNT_POINT: &str =
     "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help";
 
+/// The message for a mount over its own base that is also a union by options.
+const NO_OVERLAY_OVER: &str = "lowerdir names the directories of a union, and --over another base; leave one of them out";
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {
-    let mut options = options::parse(&arguments.options.join(","), false)?;
+    let text = arguments.options.join(",");
+    let overlay = overlay::describes_overlay(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
+    let mut options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), false)?;
     options.uring = arguments.uring.or(options.uring);
     if options.remount {
         return run_remount(arguments);
@@ -37,11 +44,18 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     }
     options.check_privileged_options()?;
     logging::check(&arguments.log_level)?;
-    let expression = match &arguments.over {
-        Some(directory) => Expression::read_over(directory, &arguments.stack)?,
-        None => Expression::read(&arguments.stack)?,
+    let mut mount_point = arguments.over.as_ref().or(arguments.mount_point.as_ref());
+    let only_word = PathBuf::from(&arguments.stack);
+    let expression = match (&arguments.over, overlay) {
+        (Some(_), Some(_)) => return Err(Failure::new(Exit::Usage, NO_OVERLAY_OVER)),
+        (Some(directory), None) => Expression::read_over(directory, &arguments.stack)?,
+        (None, Some(overlay)) => {
+            mount_point = mount_point.or(Some(&only_word).filter(|_| !arguments.explain));
+            overlay.expression
+        }
+        (None, None) => Expression::read(&arguments.stack)?,
     };
-    let Some(mount_point) = arguments.over.as_ref().or(arguments.mount_point.as_ref()) else {
+    let Some(mount_point) = mount_point else {
         if !arguments.explain {
             return Err(Failure::new(Exit::Usage, NO_MOUNT_POINT));
         }
@@ -111,13 +125,14 @@ pub(crate) fn run_translated_helper(arguments: &Helper, translator: &MountTransl
 /// Mounts for mount(8), which shows `source` in the mount table if the options name no other.
 fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     let text = arguments.options.join(",");
-    let options = options::parse(&text, arguments.sloppy)?;
+    let overlay = overlay::describes_overlay(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
+    let options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), arguments.sloppy)?;
     if options.remount {
         return remount_helper(arguments, &text);
     }
     daemon::close_inherited();
     options.check_privileged_options()?;
-    let expression = Expression::read(&arguments.stack)?;
+    let expression = overlay.map_or_else(|| Expression::read(&arguments.stack), |overlay| Ok(overlay.expression))?;
     let point = open_mount_point(&arguments.mount_point)?;
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
@@ -133,6 +148,28 @@ fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
         start_server(&job, point)?;
     }
     if arguments.verbose { super::print(&message) } else { Ok(()) }
+}
+
+/// Implements `plyfs-overlayfs`.
+pub(crate) fn run_overlay(arguments: &OverlayArguments) -> Outcome {
+    let given = arguments.options.iter().map(|list| list.as_bytes());
+    let list = std::iter::once(overlay::default_options().as_bytes()).chain(given).collect::<Vec<_>>().join(&b","[..]);
+    let OverlayMount { expression, mount_options } = overlay::read(&list)?;
+    let options = options::parse(&mount_options, false)?;
+    let foreground = arguments.foreground || arguments.debug;
+    if !foreground {
+        daemon::close_inherited();
+    }
+    options.check_privileged_options()?;
+    let point = open_mount_point(&arguments.mount_point)?;
+    let plan = MountPlan {
+        mount_point: point.path().to_owned(),
+        source: options.source_name.clone().unwrap_or_else(|| "plyfs-overlayfs".to_owned()).into(),
+        options,
+        over: false,
+    };
+    let log_level = if arguments.debug { logging::with_trace("info") } else { "info".to_owned() };
+    start_server(&MountJob { expression, plan, log_level, log_file: None, foreground, explain: false, hides: false }, point)
 }
 
 /// Implements `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.

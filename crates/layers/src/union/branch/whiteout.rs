@@ -19,8 +19,8 @@ use super::xattrs::{attribute, attributes};
 
 /// Prefix of the name of every mark.
 pub(crate) const MARK_PREFIX: &[u8] = b".wh.";
-/// The union's own directory at a branch's root.
-pub(crate) const STATE_DIRECTORY: &[u8] = b".wh..wh.plyfs";
+/// Name of the union's own directory at a branch's root.
+pub const STATE_DIRECTORY: &[u8] = b".wh..wh.plyfs";
 const OPAQUE_MARK: &[u8] = b".wh..wh..opq";
 const ESCAPE_PREFIX: &[u8] = b".wh..wh.u";
 

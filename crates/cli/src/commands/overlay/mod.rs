@@ -1,0 +1,76 @@
+//! `plyfs-overlayfs`, which takes the command line of fuse-overlayfs, and the options of overlayfs for mount(8): a union of its
+//! directories in overlayfs's format.
+
+mod options;
+mod stack;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::expression::Expression;
+use options::OverlayOptions;
+
+/// Mount directories over each other, with the command line of fuse-overlayfs
+#[derive(Debug, Parser)]
+#[command(name = "plyfs-overlayfs", version, disable_version_flag = true)]
+pub(crate) struct OverlayArguments {
+    /// Directory to mount on
+    #[arg(value_name = "MOUNTPOINT")]
+    pub mount_point: PathBuf,
+    /// Stay in the foreground
+    #[arg(short)]
+    pub foreground: bool,
+    /// Log each operation; implies -f
+    #[arg(short, long)]
+    pub debug: bool,
+    /// Serve one request at a time (accepted: requests are always served in parallel)
+    #[arg(short)]
+    pub single_threaded: bool,
+    /// Options, separated by commas: lowerdir=DIR[:DIR...], upperdir=DIR, workdir=DIR; the options of fuse-overlayfs; mount options
+    #[arg(short, value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+    /// Print the version
+    #[arg(short = 'V', long = "version", action = clap::ArgAction::Version)]
+    version: (),
+}
+
+/// A mount that overlayfs's options describe.
+pub(crate) struct OverlayMount {
+    /// The union of the directories.
+    pub expression: Expression,
+    /// The mount options, for [`crate::options::parse`].
+    pub mount_options: String,
+}
+
+/// Returns whether a program is called by the name of this command, or as the program that it replaces.
+pub(crate) fn is_called(program: &OsString) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    name == "plyfs-overlayfs" || name == "fuse-overlayfs"
+}
+
+/// Returns whether a list of mount options describes an overlay.
+pub(crate) fn describes_overlay(options: &[u8]) -> bool {
+    options::words(options).iter().any(|word| word.starts_with(b"lowerdir="))
+}
+
+/// Reads the options of an overlay, without those that describe it.
+pub(crate) fn read(options: &[u8]) -> Outcome<OverlayMount> {
+    let (overlay, mount_options) = OverlayOptions::parse(options)?;
+    let text = stack::of(&overlay).to_string();
+    Ok(OverlayMount { expression: Expression::read(text.as_ref())?, mount_options })
+}
+
+/// Returns the options that fuse-overlayfs sets by itself: those of the superuser let others use the mount and its set-id programs.
+pub(crate) fn default_options() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "allow_other,suid,noatime",
+        false => "noatime",
+    }
+}
+
+fn wrong(message: String) -> Failure {
+    Failure::new(Exit::Usage, message)
+}
