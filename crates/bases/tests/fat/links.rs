@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use plyfs_bases::device::{Device as _, MemoryDevice};
+use plyfs_bases::fat::tools::fsck::FsckMode;
 use plyfs_bases::fat::{FatFileSystem, MetadataMode, Options};
 use vnode::{Creation, Device, Errno, FileKind, FileSystem, OpenFlags, RenameMode, SetAttributes, VnodeRef, XattrMode};
 
@@ -439,6 +440,7 @@ fn names_that_another_system_changes() {
     put(&root, "written", b"by another system").unwrap();
     unlink(&root, "removed").unwrap();
     drop((root, directory, file_system));
+    assert_eq!(codes(&device, FsckMode::Check), [("hard-link-count", 2)]);
     let (file_system, root) = mount(&device);
     assert_eq!(get(&root, "directory/moved elsewhere").unwrap(), b"moved");
     assert_eq!(identity(&root, "directory/moved elsewhere"), identity(&root, "directory/moved too"));
@@ -451,8 +453,110 @@ fn names_that_another_system_changes() {
         unlink(&find(&root, "directory").unwrap().vnode, &format!("{text} too")).unwrap();
     }
     drop((root, file_system));
-    image::check(&device);
     assert_eq!(stored(&device, b"DAT").len(), 3, "two files without names are still there");
+    let (repaired, report) = image::own_report(&device, FsckMode::Preen);
+    assert_eq!((report.counts["hard-link-nameless"].repaired, report.unrepaired()), (2, 0), "{report}");
+    image::check(&repaired);
+    let (file_system, root) = mount(&Arc::new(repaired));
+    let mut saved = ["FSCK0000.REC", "FSCK0001.REC"].map(|path| get(&root, path).unwrap());
+    saved.sort();
+    assert_eq!(saved, [b"removed".to_vec(), b"written".to_vec()]);
+    assert_eq!(identity(&root, "FSCK0000.REC").1, 1);
+    drop((root, file_system));
+}
+
+/// Returns the codes of the problems that a check finds, with their numbers.
+fn codes(device: &MemoryDevice, mode: FsckMode) -> Vec<(&'static str, u64)> {
+    let report = image::own_report(device, mode).1;
+    report.counts.iter().map(|(code, count)| (*code, count.found)).collect()
+}
+
+#[test]
+fn a_check_counts_the_names_of_each_object() {
+    for kind in KINDS {
+        let Some(device) = image::format(kind).map(Arc::new) else { return };
+        let (file_system, root) = mount(&device);
+        let directory = root.mkdir(&superuser(), name("directory"), 0o755).unwrap().vnode;
+        let file = put(&root, "one", b"text").unwrap();
+        link(&root, &file, "two").unwrap();
+        link(&directory, &file, "three").unwrap();
+        let private = SetAttributes { mode: Some(0o600), uid: Some(1000), ..Default::default() };
+        file.setattr(&superuser(), &private).unwrap();
+        drop((root, directory, file, file_system));
+        image::check(&device);
+        let contents = device.contents();
+        let is_count = |slot: &[u8]| slot[8..11] == *b"CNT" && slot[11] == 7;
+        // The journal has one, too.
+        let slots = contents.chunks_exact(32).enumerate().filter(|(_, slot)| is_count(slot));
+        let counts: Vec<u64> = slots.map(|(index, _)| index as u64 * 32).collect();
+        let missing: (u64, &[u8]) = (0, &[0xE5]);
+        let wrong = [1, 2, 4, 64_000, 0, 65_001].map(time_of);
+        let wrong = wrong.iter().map(|bytes| (CREATED, &bytes[..]));
+        for (offset, bytes) in wrong.chain([missing]) {
+            let damaged = MemoryDevice::clone(&device);
+            counts.iter().for_each(|count| patch(&damaged, count + offset, bytes));
+            assert_eq!(codes(&damaged, FsckMode::Check), [("hard-link-count", 1)], "{bytes:?}");
+            let (repaired, report) = image::own_report(&damaged, FsckMode::Preen);
+            assert_eq!(report.unrepaired(), 0, "{bytes:?}: {report}");
+            image::check(&repaired);
+            let (file_system, root) = mount(&Arc::new(repaired));
+            for path in ["one", "two", "directory/three"] {
+                assert_eq!((identity(&root, path).1, get(&root, path).unwrap()), (3, b"text".to_vec()), "{bytes:?}");
+            }
+            drop((root, file_system));
+        }
+    }
+}
+
+#[test]
+fn an_object_that_lost_all_names_keeps_its_metadata_under_a_new_one() {
+    for kind in KINDS {
+        let Some(device) = image::format(kind).map(Arc::new) else { return };
+        let (file_system, root) = mount(&device);
+        let file = put(&root, "one", b"private").unwrap();
+        link(&root, &file, "two").unwrap();
+        let private = SetAttributes { mode: Some(0o600), uid: Some(1000), ..Default::default() };
+        file.setattr(&superuser(), &private).unwrap();
+        drop((root, file, file_system));
+        let (file_system, root) = mount_elsewhere(&device);
+        unlink(&root, "one").unwrap();
+        unlink(&root, "two").unwrap();
+        drop((root, file_system));
+        assert_eq!(codes(&device, FsckMode::Check), [("hard-link-nameless", 1)]);
+        let (repaired, _) = image::own_report(&device, FsckMode::Preen);
+        image::check(&repaired);
+        let (file_system, root) = mount(&Arc::new(repaired));
+        let found = find(&root, "FSCK0000.REC").unwrap().attributes;
+        assert_eq!((found.mode, found.uid, found.nlink), (0o600, 1000, 1));
+        assert_eq!(get(&root, "FSCK0000.REC").unwrap(), b"private");
+        drop((root, file_system));
+    }
+}
+
+/// Names may be in a directory that cannot be read now.
+#[test]
+fn no_count_is_reduced_while_directories_are_damaged() {
+    let Some(device) = device() else { return };
+    let (file_system, root) = mount(&device);
+    let directory = root.mkdir(&superuser(), name("DIRECT"), 0o755).unwrap().vnode;
+    let file = put(&root, "one", b"text").unwrap();
+    link(&directory, &file, "two").unwrap();
+    drop((root, directory, file, file_system));
+    let contents = device.contents();
+    let entry = contents.chunks_exact(32).position(|slot| slot.starts_with(b"DIRECT     ")).unwrap() as u64 * 32;
+    let damaged = MemoryDevice::clone(&device);
+    patch(&damaged, entry + 26, &[0xF0, 0xFF]);
+    for mode in [FsckMode::Check, FsckMode::Preen] {
+        let found = codes(&damaged, mode);
+        assert!(found.contains(&("start-invalid", 1)), "{mode:?}: {found:?}");
+        assert!(!found.iter().any(|(code, _)| code.starts_with("hard-link")), "{mode:?}: {found:?}");
+    }
+    let repaired = image::own_report(&damaged, FsckMode::Repair).0;
+    image::check(&repaired);
+    let (file_system, root) = mount(&Arc::new(repaired));
+    assert_eq!(identity(&root, "one").1, 2, "the directory was found again");
+    assert_eq!(get(&root, "FSCK0000.DIR/two").unwrap(), b"text");
+    drop((root, file_system));
 }
 
 #[test]

@@ -31,8 +31,9 @@ use subject::{EXT4, FAMILIES, FatSubject, RAW};
 /// The parts, as `--only` names them.
 pub(crate) const PARTS: [&str; 4] = ["utilisation", "transfers", "limited", "operations"];
 
-/// Bytes that are written and read to see that the limit is in force.
-const LIMIT_CHECK_BYTES: u64 = 32 << 20;
+/// Bytes that are written and read to see that the limit is in force, and at least with the limit: what the kernel transfers at once before
+/// it limits, up to a tenth of a second's worth, is then a small part.
+const LIMITED_BYTES: u64 = 96 << 20;
 
 /// Maximum time that a subject may take for a part in one round; beyond it, the subject is considered hung.
 const MAX_TURN: Duration = Duration::from_secs(5 * 60);
@@ -59,12 +60,13 @@ pub(crate) fn run(options: &FatOptions<'_>) -> Result<bool> {
     check_names(options.parts, &PARTS, "part")?;
     let (subjects, left_out) = available(options);
     let bytes: u64 = if options.quick { 16 << 20 } else { 256 << 20 };
-    let image_bytes = if options.quick { 64 << 20 } else { 600 << 20 };
+    let image_bytes = if options.quick { 128 << 20 } else { 600 << 20 };
+    let bytes_max = bytes.max(LIMITED_BYTES);
     // The tmpfs also has both files of mtools; the page cache has the file as such and as a part of the device.
-    require_memory(image_bytes + 2 * bytes, image_bytes + 2 * bytes)?;
+    require_memory(image_bytes + 2 * bytes_max, image_bytes + 2 * bytes_max)?;
     enter_private_namespace()?;
     teardown::watch_signals()?;
-    let root = mount_root(image_bytes + 2 * bytes + (64 << 20))?;
+    let root = mount_root(image_bytes + 2 * bytes_max + (64 << 20))?;
     let outcome = measure(options, &root, &subjects, left_out, bytes, image_bytes);
     teardown::end();
     outcome
@@ -87,16 +89,16 @@ fn measure(
         results.utilisation = Some(utilisation::run(&floppy, options.plyfs));
     }
     let image = LoopImage::create(root, "image", image_bytes)?;
-    let transfer = |part| {
+    let transfer = |part, bytes| {
         let result = rounds(options, subjects, part, RAW, |subject| transfers::run(&image, subject, bytes));
         Some(Transfers { bytes, result })
     };
     if runs("transfers") {
-        results.transfers = transfer("transfers");
+        results.transfers = transfer("transfers", bytes);
     }
     if runs("limited") {
         match limit(&image) {
-            Ok(()) => results.limited = transfer("limited"),
+            Ok(()) => results.limited = transfer("limited", bytes.max(LIMITED_BYTES)),
             Err(error) => drop(results.left_out.insert("limited".to_owned(), format!("{error:#}"))),
         }
         teardown::end_device_limit();
@@ -118,8 +120,8 @@ fn measure(
 /// Limits the transfer rate of the device, and checks that the kernel does it.
 fn limit(image: &LoopImage) -> Result<()> {
     teardown::limit_device(image.device(), LIMIT)?;
-    for sample in transfers::device(image, LIMIT_CHECK_BYTES)? {
-        let rate = LIMIT_CHECK_BYTES as f64 / sample.seconds;
+    for sample in transfers::device(image, LIMITED_BYTES)? {
+        let rate = LIMITED_BYTES as f64 / sample.seconds;
         if rate > 1.5 * LIMIT as f64 {
             bail!("the kernel does not limit the device: {} {:.0} MB/s", sample.step, rate / 1e6);
         }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::context::SuspendedAbove;
+use super::hard_links::StoredLinks;
 use super::options::{FsckMode, FsckOptions};
 use super::owner::{Owner, SharedChain};
 use super::problem::{Problem, RepairKind};
@@ -68,6 +69,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) restarts: u32,
     /// Whether a repair has failed.
     pub(crate) has_failed: bool,
+    /// Objects with several names.
+    pub(crate) links: StoredLinks,
     /// The label of the root directory.
     pub(crate) root_label: Option<Label>,
     /// Reports progress.
@@ -104,6 +107,7 @@ impl<'a> Checker<'a> {
             hidden_clusters: HIDDEN_CLUSTERS_MAX,
             restarts: RESTARTS_MAX,
             has_failed: false,
+            links: StoredLinks::default(),
             root_label: None,
             volume,
             options,

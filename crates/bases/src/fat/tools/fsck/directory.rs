@@ -214,6 +214,7 @@ impl Checker<'_> {
             CheckedName { entry: &mut entry, position: named.position, long_name: &mut long_name, path: &path };
         self.check_names(names, &mut checked)?;
         self.check_own_file(names, &mut checked)?;
+        self.count_name(context.range.start, &entry);
         let is_directory = entry.is_directory();
         if is_directory && entry.size != 0 {
             let repair = &mut |checker: &mut Self| checker.edit_entry(named.position, &|entry| entry.size = 0);

@@ -11,6 +11,7 @@ mod claim;
 mod context;
 mod directory;
 mod dots;
+mod hard_links;
 mod long_slots;
 mod lost;
 mod names;
@@ -61,7 +62,7 @@ pub fn fsck(
     checker.check_tables()?;
     checker.check_boot()?;
     checker.flush_repairs()?;
-    let mut failures = 0;
+    let (before, mut failures) = (checker.report.unrepaired(), 0);
     loop {
         let starts_again = checker.check_files()?;
         // What had no room may have some after the other repairs.
@@ -72,6 +73,8 @@ pub fn fsck(
         }
         checker.restart();
     }
+    checker.check_hard_links(checker.report.unrepaired() == before)?;
+    checker.flush_repairs()?;
     checker.check_label()?;
     checker.check_info()?;
     checker.finish_state()?;

@@ -112,6 +112,10 @@ pub enum Problem {
     SidecarDirectory,
     /// The file with the name of a log of Unix metadata is none of a known version.
     SidecarInvalid,
+    /// The object in the store has this number of names according to the store, if any, but others were found.
+    HardLinkCount(Option<u32>, u32),
+    /// The object in the store has no name.
+    HardLinkNameless,
 }
 
 /// How much a repair may change.
@@ -192,6 +196,8 @@ impl Problem {
             Self::SidecarVisible => "sidecar-visible",
             Self::SidecarDirectory => "sidecar-directory",
             Self::SidecarInvalid => "sidecar-invalid",
+            Self::HardLinkCount(..) => "hard-link-count",
+            Self::HardLinkNameless => "hard-link-nameless",
         }
     }
 
@@ -225,7 +231,9 @@ impl Problem {
             | Self::LongNameReserved
             | Self::LabelDiffers
             | Self::LostChain(_)
-            | Self::LostDirectory(_) => RepairKind::Safe,
+            | Self::LostDirectory(_)
+            | Self::HardLinkCount(..)
+            | Self::HardLinkNameless => RepairKind::Safe,
             Self::BootInvalid(_)
             | Self::BootDiffers
             | Self::BootUnreadable

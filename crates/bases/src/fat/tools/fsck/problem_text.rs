@@ -72,6 +72,11 @@ impl Problem {
             Self::LostDirectory(cluster) => format!("has a directory in cluster {cluster} that has no entry"),
             Self::SidecarVisible => "is a log of Unix metadata, and neither hidden nor system".into(),
             Self::SidecarDirectory => "is a directory with the contents of a log of Unix metadata".into(),
+            Self::HardLinkCount(Some(stored), names) => {
+                format!("is a file with {names} names, but {stored} according to its entry of the store")
+            }
+            Self::HardLinkCount(None, names) => format!("is a file with {names} names that are not counted"),
+            Self::HardLinkNameless => "is a file with several names of which none is there".into(),
             Self::SidecarInvalid => "is no log of Unix metadata of a known version, and has the name of one".into(),
         }
     }
@@ -118,6 +123,8 @@ impl Problem {
             Self::LostDirectory(_) => "give it an entry in the root directory, or free it",
             Self::SidecarVisible => "set the attributes hidden and system",
             Self::SidecarDirectory => "make it a file",
+            Self::HardLinkCount(..) => "store the number of names",
+            Self::HardLinkNameless => "give it a name in the root directory",
             Self::SidecarInvalid => "make it a visible file with another name",
         })
     }

@@ -41,6 +41,7 @@ impl Checker<'_> {
         };
         let range = DirectoryRange { start, clusters, may_grow };
         let mut context = DirectoryContext { range, parent: 0, path: "/".into(), owner: None };
+        self.read_store()?;
         let pending = self.check_directory(&mut context)?;
         self.root_range = context.range;
         self.check_below(pending, 0, "/".into())
