@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bases::dir::{Attachment, DirectoryFileSystem, OpenError, Options as DirectoryOptions};
-use layers::OptionSpecification;
 use layers::options::{Options, option};
-use layers::union::{STATE_DIRECTORY, is_only_described};
+use layers::union::STATE_DIRECTORY;
+use layers::{OptionSpecification, is_only_described};
 use vnode::{Errno, FileSystemRef, NameBuf};
 
 use crate::kinds::{BaseError, BaseKind, DIRECTORY};
@@ -24,8 +24,9 @@ const OPTIONS: &[OptionSpecification] = &[option(
 )];
 
 /// Registration of this kind.
-pub(crate) const KIND: BaseKind =
-    BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", open).with_paths().with_options(OPTIONS);
+pub(crate) const KIND: BaseKind = BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", open)
+    .with_paths()
+    .with_options(OPTIONS);
 
 /// Name, in the work directory, of the state directory.
 const STATE: &str = "plyfs";
@@ -53,6 +54,9 @@ fn create(directory: &Path) -> Result<(), OpenError> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::of(directory.parent().unwrap_or(directory), error.raw_os_error().map_or(Errno::EIO, Errno::new))),
+        Err(error) => Err(OpenError::of(
+            directory.parent().unwrap_or(directory),
+            error.raw_os_error().map_or(Errno::EIO, Errno::new),
+        )),
     }
 }

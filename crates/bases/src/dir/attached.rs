@@ -1,15 +1,15 @@
 //! A directory from elsewhere on the mount that appears under a name in the root: where a stack keeps what nobody else should see.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{CWD, OFlags};
 use vnode::{Errno, Name, NameBuf, Result};
 
 use super::absolute_paths::{absolute_path, below};
 use super::credentials::AssumedCredentials;
-use super::error::OpenError;
 use super::errno;
+use super::error::OpenError;
 use super::status::Status;
 
 /// What is to be attached: a directory that exists, outside of the root and on the same mount.

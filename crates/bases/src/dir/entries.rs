@@ -39,7 +39,9 @@ impl Tree<Node> {
             acting.status_at(descriptor, ".")?;
             return self.entry_of_kept(thread, object, location);
         }
-        if let Some(object) = self.attached.as_ref().filter(|_| directory.is_root()).and_then(|attached| attached.at(name)) {
+        if let Some(object) =
+            self.attached.as_ref().filter(|_| directory.is_root()).and_then(|attached| attached.at(name))
+        {
             acting.status_at(descriptor, ".")?;
             return self.entry_of_kept(thread, object, location);
         }

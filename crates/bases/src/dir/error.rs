@@ -59,7 +59,11 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::NameTaken(name) => {
-                write!(formatter, "the directory has an object `{0}` already: move `{0}` away", name.as_name().display())
+                write!(
+                    formatter,
+                    "the directory has an object `{0}` already: move `{0}` away",
+                    name.as_name().display()
+                )
             }
             Self::Failed(path, errno) => {
                 let remedy = shortage::remedy(&(*errno).into());

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags};
 use vnode::{
-    Caller, Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result,
-    VnodeRef, profile,
+    Caller, Claim, Description, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result, VnodeRef,
+    profile,
 };
 
 use super::attached::{AttachedDirectory, Attachment};

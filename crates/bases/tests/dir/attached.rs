@@ -58,9 +58,9 @@ fn handles_lead_to_its_objects_and_to_nothing_else_outside() {
         let below = attached.lookup(&root(), name("below")).unwrap().vnode;
         std::fs::create_dir_all(fixture.path.parent().unwrap().join("besides/more")).unwrap();
         let outside = DirectoryFileSystem::open(fixture.path.parent().unwrap(), Options::default()).unwrap();
-        let other = ["besides", "more"].iter().fold(outside.root(), |above, word| {
-            above.lookup(&root(), name(word)).unwrap().vnode
-        });
+        let other = ["besides", "more"]
+            .iter()
+            .fold(outside.root(), |above, word| above.lookup(&root(), name(word)).unwrap().vnode);
         let again = open(fixture, &self::attachment(fixture, "beside")).unwrap();
         assert_eq!(again.resolve(&root(), &below.handle()).unwrap().path(), Ok(b".state/below".to_vec()));
         assert_eq!(again.resolve(&root(), &attached.handle()).unwrap().path(), Ok(NAME.to_vec()));

@@ -61,7 +61,8 @@ impl IdMapping {
     /// Returns a description of what is expected instead.
     pub(crate) fn parse_ranges(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<Vec<IdRange>, String> {
         let ranges: Option<Vec<IdRange>> = list.split(':').map(|range| IdRange::parse(range, &id)).collect();
-        let ranges = ranges.ok_or("pairs such as alice/bob:1000/2000, of numbers or names that exist, or 0/100000/65536")?;
+        let ranges =
+            ranges.ok_or("pairs such as alice/bob:1000/2000, of numbers or names that exist, or 0/100000/65536")?;
         let has_duplicates = ranges.iter().enumerate().any(|(index, range)| {
             let overlaps = |other: &IdRange| range.overlaps(*other) || range.reversed().overlaps(other.reversed());
             ranges[..index].iter().any(overlaps)

@@ -15,7 +15,11 @@ pub(crate) const NAME: &str = "map";
 pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("owner", "USER", "owner shown for all objects"),
     option("group", "GROUP", "group shown for all objects"),
-    option("user-map", "BELOW/ABOVE[/COUNT][:…]", "map lower owners to shown owners, COUNT of them from each (default 1)"),
+    option(
+        "user-map",
+        "BELOW/ABOVE[/COUNT][:…]",
+        "map lower owners to shown owners, COUNT of them from each (default 1)",
+    ),
     option("group-map", "BELOW/ABOVE[/COUNT][:…]", "map lower groups to shown groups, likewise"),
     option("id-offset", "NUMBER", "offset added to lower owner and group ids"),
     option("mirror", "USER|@GROUP[:…]", "show these users as the owner of all objects to themselves"),

@@ -120,7 +120,8 @@ impl Builder<'_> {
 
     /// Returns the error of several branches that nothing joins, which names the layers that can.
     fn several_branches(&self, source: &[Spanned<Branch>]) -> BuildError {
-        let joining = self.registry.layers().iter().filter(|kind| kind.joins_branches()).map(|kind| kind.name).collect();
+        let joining =
+            self.registry.layers().iter().filter(|kind| kind.joins_branches()).map(|kind| kind.name).collect();
         BuildError::new(BuildProblem::SeveralBranches { joining }, source[1].span)
     }
 

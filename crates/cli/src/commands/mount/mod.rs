@@ -28,7 +28,8 @@ const NO_MOUNT_POINT: &str =
     "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help";
 
 /// The message for a mount over its own base that is also a union by options.
-const NO_OVERLAY_OVER: &str = "lowerdir names the directories of a union, and --over another base; leave one of them out";
+const NO_OVERLAY_OVER: &str =
+    "lowerdir names the directories of a union, and --over another base; leave one of them out";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {
@@ -169,7 +170,8 @@ pub(crate) fn run_overlay(arguments: &OverlayArguments) -> Outcome {
         over: false,
     };
     let log_level = if arguments.debug { logging::with_trace("info") } else { "info".to_owned() };
-    start_server(&MountJob { expression, plan, log_level, log_file: None, foreground, explain: false, hides: false }, point)
+    let (log_file, explain, hides, warnings) = (None, false, false, expression.warnings());
+    start_server(&MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings }, point)
 }
 
 /// Implements `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.

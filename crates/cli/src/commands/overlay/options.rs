@@ -49,7 +49,10 @@ const WITHOUT_EFFECT: [&str; 15] = [
 /// Options that are refused, each with the reason and the remedy.
 const REFUSED: [(&str, &str); 4] = [
     ("plugins", "plugins are programs for fuse-overlayfs; write a layer instead (plyfs layers), or leave it out"),
-    ("xattr_permissions", "owners are always those of the files; map them by uidmapping and gidmapping, or leave it out"),
+    (
+        "xattr_permissions",
+        "owners are always those of the files; map them by uidmapping and gidmapping, or leave it out",
+    ),
     ("noacl", "access control lists are always honoured; leave it out"),
     ("allow_root", "root may use every mount of its own; use allow_other, or leave it out"),
 ];
@@ -104,8 +107,16 @@ impl OverlayOptions {
         overlay.upper = match (upper, work) {
             (Some(upper), Some(work)) => Some((upper, work)),
             (None, None) => None,
-            (Some(_), None) => return Err(wrong("upperdir needs workdir, a directory on the same file system; add workdir=DIR".into())),
-            (None, Some(_)) => return Err(wrong("workdir needs upperdir, where changes go; add upperdir=DIR, or leave both out".into())),
+            (Some(_), None) => {
+                return Err(wrong(
+                    "upperdir needs workdir, a directory on the same file system; add workdir=DIR".into(),
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(wrong(
+                    "workdir needs upperdir, where changes go; add upperdir=DIR, or leave both out".into(),
+                ));
+            }
         };
         if overlay.lower.is_empty() || overlay.lower.iter().any(|path| path.is_empty()) {
             return Err(wrong("lowerdir needs directories; write lowerdir=DIR[:DIR...]".into()));
@@ -167,7 +178,8 @@ mod tests {
 
     #[test]
     fn ids_are_mapped_and_squashed() {
-        let (overlay, others) = parsed("lowerdir=/a,uidmapping=0:1000:1:1:100000:65536,gidmapping=0:5:1,timeout=2.5,volatile");
+        let (overlay, others) =
+            parsed("lowerdir=/a,uidmapping=0:1000:1:1:100000:65536,gidmapping=0:5:1,timeout=2.5,volatile");
         assert_eq!(overlay.users, [[0, 1000, 1], [1, 100_000, 65_536]]);
         assert_eq!(overlay.groups, [[0, 5, 1]]);
         assert_eq!(others, "attr_timeout=2.5,entry_timeout=2.5");

@@ -44,7 +44,7 @@ fn ids(overlay: &OverlayOptions) -> Vec<Argument> {
 fn branch(path: &OsStr, work: Option<&OsString>, mode: Mode) -> Spanned<Branch> {
     let arguments = work.map(|work| argument("workdir", work)).into_iter().collect();
     let base = Base { kind: Some(spanned(DIRECTORY.to_owned())), location: spanned(path.to_owned()), arguments };
-    spanned(Branch { tree: BranchTree::Base(base), mode: Some(spanned(mode)) })
+    spanned(Branch { tree: BranchTree::Base(base), mode: Some(spanned(mode)), options: Vec::new() })
 }
 
 fn layer(name: &str, arguments: Vec<Argument>) -> Spanned<Layer> {
