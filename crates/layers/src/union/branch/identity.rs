@@ -31,7 +31,8 @@ const INO_BITS: u32 = 47;
 /// Value that means that names are not counted.
 pub(crate) const UNCOUNTED_NAMES: u32 = u32::MAX;
 /// Attribute in which a copied file stores its origin.
-const ORIGIN: TrustedAttribute = TrustedAttribute::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
+const ORIGIN: TrustedAttribute =
+    TrustedAttribute::new(b"trusted.plyfs.origin", b"user.overlay.plyfs.origin").formerly(b"user.plyfs.origin");
 
 impl Identity {
     /// Identity of an object of the branch with these numbers that was not copied from another.

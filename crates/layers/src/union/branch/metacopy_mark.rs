@@ -10,7 +10,8 @@ use super::trust::TrustedAttribute as Trusted;
 use super::whiteout::{MAX_REDIRECT_BYTES as PATH_MAX, OVERLAY_REDIRECT as REDIRECT, WhiteoutFormat};
 use super::xattrs;
 
-const OWN_MARK: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
+const OWN_MARK: Trusted =
+    Trusted::new(b"trusted.plyfs.metacopy", b"user.overlay.plyfs.metacopy").formerly(b"user.plyfs.metacopy");
 const OVERLAY_MARK: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
 
 /// Content of a metadata-only copy's mark.

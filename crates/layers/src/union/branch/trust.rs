@@ -19,6 +19,8 @@ use super::xattrs::{self, attribute};
 pub(crate) struct TrustedAttribute {
     trusted: &'static [u8],
     user: &'static [u8],
+    /// The `user` name that earlier versions set.
+    former: Option<&'static [u8]>,
 }
 
 /// Namespace of the extended attributes in which this process stores marks of a union: `trusted` or `user` (xattr(7)).
@@ -28,7 +30,12 @@ pub fn attributes_of_marks() -> &'static str {
 
 impl TrustedAttribute {
     pub(crate) const fn new(trusted: &'static [u8], user: &'static [u8]) -> Self {
-        Self { trusted, user }
+        Self { trusted, user, former: None }
+    }
+
+    /// Adds the `user` name that earlier versions set, which is read and removed, but not set any more.
+    pub(crate) const fn formerly(self, former: &'static [u8]) -> Self {
+        Self { former: Some(former), ..self }
     }
 
     /// The name that this server sets, and trusts.
@@ -36,14 +43,24 @@ impl TrustedAttribute {
         if server_identity() == ServerIdentity::Superuser { self.trusted } else { self.user }
     }
 
+    /// All names, whoever trusts them.
+    fn names(self) -> impl Iterator<Item = &'static [u8]> {
+        [Some(self.trusted), Some(self.user), self.former].into_iter().flatten()
+    }
+
     /// Returns whether it is in a list of listxattr(2), trusted or not.
     pub(crate) fn is_in(self, names: &[u8]) -> bool {
-        names.split(|&byte| byte == 0).any(|name| name == self.trusted || name == self.user)
+        names.split(|&byte| byte == 0).any(|name| self.names().any(|own| own == name))
     }
 
     /// Its value, if nobody else can have set it.
     pub(crate) fn get(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
-        match attribute(object, self.own()) {
+        let former = self.former.filter(|_| self.own() == self.user);
+        let stored = match (attribute(object, self.own()), former) {
+            (Ok(None), Some(former)) => attribute(object, former),
+            (value, _) => value,
+        };
+        match stored {
             // On somebody else's object it would not be trusted.
             Err(Errno::EPERM | Errno::EACCES) if !is_own(object)? => Ok(None),
             Ok(Some(_)) if !is_own(object)? => Ok(None),
@@ -57,7 +74,10 @@ impl TrustedAttribute {
             Err(Errno::EPERM | Errno::EACCES) => Ok(true),
             value => value.map(|value| value.is_some()),
         };
-        Ok(self.get(object)?.is_none() && (is_there(self.user)? || is_there(self.trusted)?))
+        if self.get(object)?.is_some() {
+            return Ok(false);
+        }
+        self.names().try_fold(false, |found, name| Ok(found || is_there(name)?))
     }
 
     /// Sets it; returns whether that was possible, and it will be trusted.
@@ -78,7 +98,7 @@ impl TrustedAttribute {
     pub(crate) fn remove(self, object: &VnodeRef) -> Result<()> {
         let there = xattrs::attributes(object)?;
         let is_there = |name: &&[u8]| there.split(|&byte| byte == 0).any(|known| known == *name);
-        for name in [self.trusted, self.user].into_iter().filter(is_there) {
+        for name in self.names().filter(is_there) {
             match object.removexattr(&Caller::server(), name) {
                 Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
                 Err(error) => return Err(error),

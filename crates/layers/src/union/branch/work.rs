@@ -28,7 +28,7 @@ use super::xattrs;
 
 /// Marker that shows that the branch still has its extended attributes.
 const ATTRIBUTES_MARK: trust::TrustedAttribute =
-    trust::TrustedAttribute::new(b"trusted.plyfs.marked", b"user.plyfs.marked");
+    trust::TrustedAttribute::new(b"trusted.plyfs.marked", b"user.overlay.plyfs.marked").formerly(b"user.plyfs.marked");
 
 /// Error passed up for a branch that has lost its extended attributes, and with them the marks of its metadata-only copies. No
 /// file system returns it.
