@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use super::context::SuspendedAbove;
-use super::hard_links::StoredLinks;
 use super::options::{FsckMode, FsckOptions};
 use super::owner::{Owner, SharedChain};
 use super::problem::{Problem, RepairKind};
 use super::question::{Question, RepairChoice, RepairChoiceCallback};
 use super::report::{Finding, FsckReport, Repair};
 use super::saved::SavedDirectory;
+use super::stored_links::StoredLinks;
 use crate::fat::format::{ENTRY_SIZE, Entry, EntrySlot, Label, Link, ShortName, VolumeFlags};
 use crate::fat::tools::chain::Run;
 use crate::fat::tools::cluster_map::ClusterMap;

@@ -5,29 +5,11 @@ use std::collections::BTreeMap;
 use super::checker::Checker;
 use super::options::FsckMode;
 use super::problem::Problem;
+use super::stored_links::{StoredLinks, StoredObject};
 use crate::fat::format::{CaseBits, Entry, EntryAttributes, EntrySlot, SAVED_FILE};
 use crate::fat::links::{LinkNumber, NAMES_MAX, STORE_NAME, is_store, names_of, object_number, set_names};
 use crate::fat::tools::directory::{DirectoryRange, DirectoryStart};
 use crate::fat::tools::error::ToolError;
-
-/// The objects with several names, and the names that the check has found.
-#[derive(Default)]
-pub(crate) struct StoredLinks {
-    /// Where the slots of the store are; `None` if there is no store.
-    range: Option<DirectoryRange>,
-    objects: BTreeMap<u32, StoredObject>,
-}
-
-/// An object in the store.
-struct StoredObject {
-    entry: Entry,
-    /// Position of the entry that has the number of names.
-    count_position: Option<u64>,
-    /// The number of names there; `None` if it is missing, or impossible.
-    stored: Option<u32>,
-    /// Number of names that the check has found.
-    names: u32,
-}
 
 impl Checker<'_> {
     /// Reads the store, so that names of its objects can be counted: any others do not matter, and take no memory.

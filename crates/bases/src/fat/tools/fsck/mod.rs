@@ -25,6 +25,7 @@ mod report;
 mod save;
 mod saved;
 mod sharing;
+mod stored_links;
 mod tables;
 mod unreadable;
 mod walk;
