@@ -45,6 +45,8 @@ pub mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
 pub mod sizes;
+#[cfg(any(feature = "audit", feature = "faulty", feature = "map"))]
+mod text_file;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 

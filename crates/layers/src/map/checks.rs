@@ -44,6 +44,19 @@ impl Map {
         if self.settings.denied & effects::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
+    /// Refuses access to a squashed caller that is excluded: all but the attributes of what it has reached by another way, such as
+    /// the mount point, and operations on files that it was given open.
+    pub(crate) fn check_excluded(&self, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let is_harmless = match operation {
+            Operation::GetAttributes | Operation::StatFs | Operation::ReadDirectory => true,
+            Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } | Operation::Seek { .. } => true,
+            Operation::Truncate { .. } | Operation::Allocate { .. } | Operation::Fsync { .. } => true,
+            Operation::Flush | Operation::Lock(_) | Operation::TestLock(_) | Operation::Poll | Operation::Release => true,
+            _ => false,
+        };
+        if !is_harmless && self.excludes(caller) { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
     /// Checks whether the squashed caller may perform the operation by the attributes that it sees. Changes of
     /// attributes, access and creation are checked with the operations.
     pub(crate) fn check_view(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
