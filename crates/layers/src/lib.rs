@@ -23,6 +23,8 @@ pub mod map;
 pub mod readonly;
 #[cfg(feature = "rot13")]
 pub mod rot13;
+#[cfg(feature = "throttle")]
+pub mod throttle;
 #[cfg(feature = "union")]
 pub mod union;
 #[cfg(feature = "union")]
@@ -73,6 +75,8 @@ pub const fn kinds() -> &'static [Kind] {
         readonly::KIND,
         #[cfg(feature = "rot13")]
         rot13::KIND,
+        #[cfg(feature = "throttle")]
+        throttle::KIND,
         #[cfg(feature = "union")]
         union::KIND,
     ]
