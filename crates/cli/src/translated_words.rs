@@ -28,7 +28,8 @@ pub(crate) fn helper_words(words: &[OsString], translator: &MountTranslator) -> 
             }
             (Some('-'), _) if !OWN.contains(&bytes) => push_option(&mut translated, &bytes[2..]),
             (_, Some(key)) => {
-                let value = if bytes.len() > 2 { Some(OsStr::from_bytes(&bytes[2..])) } else { rest.next().map(AsRef::as_ref) };
+                let value =
+                    if bytes.len() > 2 { Some(OsStr::from_bytes(&bytes[2..])) } else { rest.next().map(AsRef::as_ref) };
                 let value = value.map(|value: &OsStr| [b"=", value.as_bytes()].concat()).unwrap_or_default();
                 push_option(&mut translated, &[key.as_bytes(), &value].concat());
             }

@@ -30,12 +30,8 @@ pub(crate) fn pairs(
     let (below, above) = (read(options, files.below)?, read(options, files.above)?);
     Ok(match (below, above) {
         (None, None) => Vec::new(),
-        (Some(below), None) => {
-            below.into_iter().filter_map(|(name, lower)| Some((lower, system(&name)?))).collect()
-        }
-        (None, Some(above)) => {
-            above.into_iter().filter_map(|(name, shown)| Some((system(&name)?, shown))).collect()
-        }
+        (Some(below), None) => below.into_iter().filter_map(|(name, lower)| Some((lower, system(&name)?))).collect(),
+        (None, Some(above)) => above.into_iter().filter_map(|(name, shown)| Some((system(&name)?, shown))).collect(),
         (Some(below), Some(above)) => {
             // Of several lines with a name, the first counts, as for the system.
             let shown: HashMap<String, u32> = above.into_iter().rev().collect();
@@ -48,8 +44,8 @@ pub(crate) fn pairs(
 fn read(options: &Options<'_>, key: &str) -> Result<Option<Vec<Account>>, OptionError> {
     let Some(path) = options.text(key) else { return Ok(None) };
     let path_owned = || path.to_owned();
-    let text = text_file::read(path)
-        .map_err(|error| options.error(key, OptionProblem::File { path: path_owned(), error }))?;
+    let text =
+        text_file::read(path).map_err(|error| options.error(key, OptionProblem::File { path: path_owned(), error }))?;
     parse(&text).map(Some).map_err(|line| {
         let message = "expected NAME:PASSWORD:NUMBER and more fields after colons".to_owned();
         options.error(key, OptionProblem::FileLine { path: path_owned(), line, message })
@@ -62,7 +58,8 @@ fn read(options: &Options<'_>, key: &str) -> Result<Option<Vec<Account>>, Option
 /// # Errors
 /// The number of the first line of another form, counted from 1.
 fn parse(text: &str) -> Result<Vec<Account>, usize> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with(['#', '+', '-']));
+    let lines =
+        text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with(['#', '+', '-']));
     lines.map(|(index, line)| account(line).ok_or(index + 1)).collect()
 }
 
@@ -82,7 +79,9 @@ mod tests {
     fn accounts_are_read_from_either_format() {
         let text = "# users\nalice:x:1000:1000::/home/alice:/bin/sh\n\nstaff:*:50:alice,bob\n+@others::::::\n";
         assert_eq!(parse(text).unwrap(), [("alice".to_owned(), 1000), ("staff".to_owned(), 50)]);
-        for (text, line) in [("alice:x:1000\nbob:x:many", 2), ("alice", 1), (":x:5", 1), ("a:x:4294967295", 1), ("7:x:7", 1)] {
+        for (text, line) in
+            [("alice:x:1000\nbob:x:many", 2), ("alice", 1), (":x:5", 1), ("a:x:4294967295", 1), ("7:x:7", 1)]
+        {
             assert_eq!(parse(text), Err(line), "{text}");
         }
     }

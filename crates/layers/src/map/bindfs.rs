@@ -65,7 +65,10 @@ const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
 const IMPOSSIBLE: &[(&str, &str)] = &[
     ("resolve-symlinks", SYMLINKS_STAY),
     ("resolved-symlink-deletion", SYMLINKS_STAY),
-    ("block-devices-as-files", "devices are opened by the programs that use them; mount an image in a device as a base"),
+    (
+        "block-devices-as-files",
+        "devices are opened by the programs that use them; mount an image in a device as a base",
+    ),
 ];
 
 const SYMLINKS_STAY: &str = "symlinks are resolved by the programs that use them, with their own rights";

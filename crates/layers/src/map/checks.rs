@@ -49,9 +49,13 @@ impl Map {
     pub(crate) fn check_excluded(&self, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
         let is_harmless = match operation {
             Operation::GetAttributes | Operation::StatFs | Operation::ReadDirectory => true,
-            Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } | Operation::Seek { .. } => true,
+            Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } | Operation::Seek { .. } => {
+                true
+            }
             Operation::Truncate { .. } | Operation::Allocate { .. } | Operation::Fsync { .. } => true,
-            Operation::Flush | Operation::Lock(_) | Operation::TestLock(_) | Operation::Poll | Operation::Release => true,
+            Operation::Flush | Operation::Lock(_) | Operation::TestLock(_) | Operation::Poll | Operation::Release => {
+                true
+            }
             _ => false,
         };
         if !is_harmless && self.excludes(caller) { Err(Errno::EACCES) } else { Ok(()) }

@@ -25,7 +25,11 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("id-offset", "NUMBER", "offset added to lower owner and group ids"),
     option("user-offset", "NUMBER", "offset added to lower owner ids"),
     option("group-offset", "NUMBER", "offset added to lower group ids"),
-    option("passwd-below", "FILE", "passwd(5) file of the lower owners, which are shown as the users of the same names"),
+    option(
+        "passwd-below",
+        "FILE",
+        "passwd(5) file of the lower owners, which are shown as the users of the same names",
+    ),
     option("passwd-above", "FILE", "passwd(5) file of the owners shown for the lower users of the same names"),
     option("groups-below", "FILE", "group(5) file of the lower groups, likewise"),
     option("groups-above", "FILE", "group(5) file of the groups shown, likewise"),
@@ -116,7 +120,8 @@ fn mapping(options: &Options<'_>, keys: &MappingKeys, id: fn(&str) -> Option<u32
             return Err(options.error(one, OptionProblem::Conflict { with: other }));
         }
     }
-    let expected = || format!("a {}: a number or a name that exists", if keys.fixed == "owner" { "user" } else { "group" });
+    let expected =
+        || format!("a {}: a number or a name that exists", if keys.fixed == "owner" { "user" } else { "group" });
     let offset = match options.read("id-offset", IdMapping::parse_offset)? {
         None => options.read(keys.offset, IdMapping::parse_offset)?,
         both => both,

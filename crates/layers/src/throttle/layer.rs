@@ -90,12 +90,24 @@ impl Layer for Throttle {
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let (limits, bytes) = (self.limits(), buffer.len() as u64);
-        pay(limits.read.as_ref(), caller, bytes, |length| *length as u64, || file.forward_read_at(caller, offset, buffer))
+        pay(
+            limits.read.as_ref(),
+            caller,
+            bytes,
+            |length| *length as u64,
+            || file.forward_read_at(caller, offset, buffer),
+        )
     }
 
     fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8]) -> Result<usize> {
         let (limits, bytes) = (self.limits(), data.len() as u64);
-        pay(limits.write.as_ref(), caller, bytes, |length| *length as u64, || file.forward_write_at(caller, offset, data))
+        pay(
+            limits.write.as_ref(),
+            caller,
+            bytes,
+            |length| *length as u64,
+            || file.forward_write_at(caller, offset, data),
+        )
     }
 
     fn copy_range(
