@@ -65,6 +65,8 @@ impl TokenBucket {
 
 #[cfg(test)]
 mod tests {
+    use vnode::{CancellationSource, Errno};
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -83,6 +85,18 @@ mod tests {
         assert_eq!(bucket.reserve(SECOND * 100, 100), Duration::ZERO);
         assert_eq!(bucket.reserve(SECOND * 100, 100), Duration::ZERO, "as much as the burst");
         assert_eq!(bucket.reserve(SECOND * 100, 100), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn bytes_of_a_cancelled_request_do_not_count() {
+        let bucket = bucket(1);
+        let source = CancellationSource::new();
+        let cancellation = source.begin(2, 0);
+        bucket.take(&cancellation, 1000).unwrap();
+        source.cancel(2);
+        let before = *bucket.lock();
+        assert_eq!(bucket.take(&cancellation, 1_000_000), Err(Errno::EINTR));
+        assert_eq!(*bucket.lock(), before);
     }
 
     #[test]
