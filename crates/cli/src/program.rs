@@ -37,7 +37,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         return finish(Err(failure), if is_helper { mount_helper::number } else { exit::Exit::number });
     }
     if is_helper {
-        let words = translator.map_or(words.clone(), |translator| helper_words(&words, translator));
+        let words = translator.map_or_else(|| words.clone(), |translator| helper_words(&words, translator));
         return match Helper::try_parse_from(&words) {
             Ok(arguments) => {
                 let outcome = match translator {

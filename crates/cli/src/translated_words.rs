@@ -30,7 +30,7 @@ pub(crate) fn helper_words(words: &[OsString], translator: &MountTranslator) -> 
             (_, Some(key)) => {
                 let value =
                     if bytes.len() > 2 { Some(OsStr::from_bytes(&bytes[2..])) } else { rest.next().map(AsRef::as_ref) };
-                let value = value.map(|value: &OsStr| [b"=", value.as_bytes()].concat()).unwrap_or_default();
+                let value = value.map(|value: &OsStr| [b"=".as_slice(), value.as_bytes()].concat()).unwrap_or_default();
                 push_option(&mut translated, &[key.as_bytes(), &value].concat());
             }
             (Some('o' | 't'), _) if bytes.len() == 2 => {

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn options_are_translated() {
         for (options, layers) in [
-            (&[][..], ""),
+            (&["ro"][..], ""),
             (&["force-user=alice", "force-group=www-data"], "map(group=www-data, owner=alice)"),
             (&["map=1000/1001:@100/@101:5/6"], "map(group-map=100/101, user-map=1000/1001:5/6)"),
             (&["mirror=alice,@staff", "uid-offset=-5"], "map(mirror=alice:@staff, user-offset=-5)"),

@@ -47,17 +47,24 @@ impl Map {
     /// Refuses access to a squashed caller that is excluded: all but the attributes of what it has reached by another way, such as
     /// the mount point, and operations on files that it was given open.
     pub(crate) fn check_excluded(&self, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        let is_harmless = match operation {
-            Operation::GetAttributes | Operation::StatFs | Operation::ReadDirectory => true,
-            Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } | Operation::Seek { .. } => {
-                true
-            }
-            Operation::Truncate { .. } | Operation::Allocate { .. } | Operation::Fsync { .. } => true,
-            Operation::Flush | Operation::Lock(_) | Operation::TestLock(_) | Operation::Poll | Operation::Release => {
-                true
-            }
-            _ => false,
-        };
+        let is_harmless = matches!(
+            operation,
+            Operation::GetAttributes
+                | Operation::StatFs
+                | Operation::ReadDirectory
+                | Operation::Read { .. }
+                | Operation::Write { .. }
+                | Operation::CopyRange { .. }
+                | Operation::Seek { .. }
+                | Operation::Truncate { .. }
+                | Operation::Allocate { .. }
+                | Operation::Fsync { .. }
+                | Operation::Flush
+                | Operation::Lock(_)
+                | Operation::TestLock(_)
+                | Operation::Poll
+                | Operation::Release
+        );
         if !is_harmless && self.excludes(caller) { Err(Errno::EACCES) } else { Ok(()) }
     }
 
