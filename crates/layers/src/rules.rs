@@ -1,6 +1,7 @@
 //! Rules of layers: one from options or many from a file, made of `key=value` parts, and the sets of operations they
 //! select.
 
+use vnode::Errno;
 use vnode::layer::Operation;
 
 use crate::options::{OptionError, OptionProblem, Options, one_of};
