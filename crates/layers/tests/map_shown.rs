@@ -171,7 +171,7 @@ fn each_name_of_a_file_is_shown_as_its_only_one() {
     let lower = below();
     let upper = layer("map", &[("hide-hard-links", "yes")], lower.clone());
     let (directory, file) = (walk(&upper, &root(), "d").unwrap().vnode, walk(&upper, &root(), "d/file").unwrap().vnode);
-    directory.link(&root(), name("other"), &file).unwrap();
+    directory.link(&root(), &file, name("other")).unwrap();
     for path in ["d/file", "d/other"] {
         assert_eq!(walk(&upper, &root(), path).unwrap().attributes.nlink, 1, "{path}");
         assert_eq!(walk(&lower, &root(), path).unwrap().attributes.nlink, 2, "{path}");
