@@ -376,4 +376,7 @@ pub struct Helper {
     /// File system type, plyfs or fuse.plyfs
     #[arg(short = 't', value_name = "TYPE")]
     pub kind: Option<String>,
+    /// Stay in the foreground, as the commands of other file systems do with -f
+    #[arg(long, hide = true)]
+    pub foreground: bool,
 }

@@ -20,6 +20,7 @@ mod program;
 mod registry;
 mod runtime_directory;
 mod shell;
+mod translated_words;
 
 pub use program::{main, main_with};
 pub use stack::command::{self, clap};

@@ -19,6 +19,7 @@ use crate::commands::overlay::{self, OverlayArguments};
 use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
 use crate::output;
 use crate::registry;
+use crate::translated_words::helper_words;
 
 /// Runs the `plyfs` command with the words of this process's command line, and returns its exit code.
 pub fn main() -> ExitCode {
@@ -36,6 +37,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         return finish(Err(failure), if is_helper { mount_helper::number } else { exit::Exit::number });
     }
     if is_helper {
+        let words = translator.map_or_else(|| words.clone(), |translator| helper_words(&words, translator));
         return match Helper::try_parse_from(&words) {
             Ok(arguments) => {
                 let outcome = match translator {

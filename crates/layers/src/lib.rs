@@ -23,6 +23,8 @@ pub mod map;
 pub mod readonly;
 #[cfg(feature = "rot13")]
 pub mod rot13;
+#[cfg(feature = "throttle")]
+pub mod throttle;
 #[cfg(feature = "union")]
 pub mod union;
 #[cfg(feature = "union")]
@@ -45,6 +47,8 @@ pub mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
 pub mod sizes;
+#[cfg(any(feature = "audit", feature = "faulty", feature = "map"))]
+mod text_file;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
@@ -71,6 +75,8 @@ pub const fn kinds() -> &'static [Kind] {
         readonly::KIND,
         #[cfg(feature = "rot13")]
         rot13::KIND,
+        #[cfg(feature = "throttle")]
+        throttle::KIND,
         #[cfg(feature = "union")]
         union::KIND,
     ]

@@ -1,16 +1,11 @@
 //! Rules of layers: one from options or many from a file, made of `key=value` parts, and the sets of operations they
 //! select.
 
-use std::fs::File;
-use std::io::{self, Read};
-
 use vnode::Errno;
 use vnode::layer::Operation;
 
 use crate::options::{OptionError, OptionProblem, Options, one_of};
-
-/// Maximum size of a file of rules: far more than anybody writes, so that a device without an end is not read for ever.
-const MAX_RULES_BYTES: u64 = 16 << 20;
+use crate::text_file;
 
 /// Source of a layer's rules.
 pub(crate) enum RuleSource<R> {
@@ -35,28 +30,13 @@ pub(crate) fn rule_source<R>(
     match (options.text("rules"), inline.first()) {
         (Some(_), Some(key)) => Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
         (Some(path), None) => {
-            let text = read_text(path).map_err(|error| {
-                let error = if error.kind() == io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
-                options.error("rules", OptionProblem::File { path: path.to_owned(), error })
-            })?;
+            let unusable = |error| options.error("rules", OptionProblem::File { path: path.to_owned(), error });
+            let text = text_file::read(path).map_err(unusable)?;
             lines(path, &text, rule).map(RuleSource::File).map_err(|problem| options.error("rules", problem))
         }
         (None, Some(_)) => Ok(RuleSource::Options(inline)),
         (None, None) => Ok(RuleSource::None),
     }
-}
-
-/// Reads a file, which may be a pipe, such as that of a process substitution in a shell.
-///
-/// # Errors
-/// `EFBIG` if it is larger than [`MAX_RULES_BYTES`].
-fn read_text(path: &str) -> io::Result<String> {
-    let mut text = Vec::new();
-    let length = File::open(path)?.take(MAX_RULES_BYTES + 1).read_to_end(&mut text)?;
-    if length as u64 > MAX_RULES_BYTES {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    }
-    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Parses a rule file: one rule per line, except for empty lines and comments.

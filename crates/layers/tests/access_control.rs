@@ -28,6 +28,9 @@ fn layers_admit_whom_they_declare_to_admit() {
         ("map", vec![("deny", "access")], OpenAsShown),
         ("map", vec![("squash", "root"), ("squash-user", "1002")], OpenAsShown),
         ("map", vec![("mirror", "1002")], NotShown),
+        ("map", vec![("mirror-only", "1002")], NotShown),
+        ("map", vec![("ctime-from-mtime", "yes"), ("hide-hard-links", "yes")], AsShown),
+        ("throttle", vec![("read", "1g")], AsShown),
         ("longnames", vec![], AsShown),
         ("rot13", vec![], AsShown),
     ] {

@@ -75,6 +75,11 @@ fn the_view_of_map_conforms() {
 }
 
 #[test]
+fn throttle_conforms() {
+    check("throttle", layer("throttle", &[("read", "1g"), ("write", "1g")], memory()), &[]);
+}
+
+#[test]
 fn readonly_conforms() {
     let lower = memory();
     prepare(&Tree::new(lower.clone())).unwrap();

@@ -31,6 +31,10 @@ pub struct MemberCommand {
 pub struct MountTranslator {
     /// Name of the other file system, as in `mount -t NAME`.
     pub name: &'static str,
+    /// Letters by which its command takes options with a value (`-u VALUE`), with the names of the options.
+    pub letters: &'static [(char, &'static str)],
+    /// Letters by which its command takes options without a value, when it is called as `plyfs-NAME`, with the names of the options.
+    pub switches: &'static [(char, &'static str)],
     /// Translates its source and its options, which are separated.
     ///
     /// # Errors

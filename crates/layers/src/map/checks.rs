@@ -44,6 +44,30 @@ impl Map {
         if self.settings.denied & effects::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
+    /// Refuses access to a squashed caller that is excluded: all but the attributes of what it has reached by another way, such as
+    /// the mount point, and operations on files that it was given open.
+    pub(crate) fn check_excluded(&self, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let is_harmless = matches!(
+            operation,
+            Operation::GetAttributes
+                | Operation::StatFs
+                | Operation::ReadDirectory
+                | Operation::Read { .. }
+                | Operation::Write { .. }
+                | Operation::CopyRange { .. }
+                | Operation::Seek { .. }
+                | Operation::Truncate { .. }
+                | Operation::Allocate { .. }
+                | Operation::Fsync { .. }
+                | Operation::Flush
+                | Operation::Lock(_)
+                | Operation::TestLock(_)
+                | Operation::Poll
+                | Operation::Release
+        );
+        if !is_harmless && self.excludes(caller) { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
     /// Checks whether the squashed caller may perform the operation by the attributes that it sees. Changes of
     /// attributes, access and creation are checked with the operations.
     pub(crate) fn check_view(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {

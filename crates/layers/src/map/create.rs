@@ -208,6 +208,7 @@ impl NewObject {
         if map.has_view() {
             map.show(&map.effective(caller), &mut attributes);
         }
+        map.alter(&mut attributes);
         Ok(attributes)
     }
 }

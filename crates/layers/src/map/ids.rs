@@ -1,5 +1,7 @@
 //! ID mappings of `map`: ranges, an offset, or one ID for all.
 
+use std::collections::HashSet;
+
 use crate::options::number;
 
 /// The ID shown for IDs that cannot be mapped, like the kernel's overflow ID.
@@ -43,13 +45,59 @@ impl IdRange {
     }
 }
 
+/// Ranges that map each ID at most once in each direction, for binary search.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IdRanges {
+    /// The ranges by their lower IDs.
+    by_lower: Vec<IdRange>,
+    /// The same ranges reversed, by the IDs shown.
+    by_shown: Vec<IdRange>,
+}
+
+impl IdRanges {
+    /// Returns `None` if an ID is mapped twice.
+    fn new(ranges: Vec<IdRange>) -> Option<Self> {
+        let ranges = Self::sorted(ranges);
+        let has_duplicates = |ranges: &[IdRange]| ranges.windows(2).any(|pair| pair[0].overlaps(pair[1]));
+        (!has_duplicates(&ranges.by_lower) && !has_duplicates(&ranges.by_shown)).then_some(ranges)
+    }
+
+    fn sorted(mut by_lower: Vec<IdRange>) -> Self {
+        let mut by_shown: Vec<IdRange> = by_lower.iter().map(|range| range.reversed()).collect();
+        by_lower.sort_by_key(|range| range.below);
+        by_shown.sort_by_key(|range| range.below);
+        Self { by_lower, by_shown }
+    }
+
+    /// Returns the ranges with pairs of lower and shown IDs added, except those of which either ID is mapped already.
+    pub(crate) fn with_pairs(self, pairs: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        let (mut lower_ids, mut shown_ids) = (HashSet::new(), HashSet::new());
+        let mut ranges = self.by_lower.clone();
+        for (below, above) in pairs {
+            let is_mapped = find(&self.by_lower, below).is_some() || find(&self.by_shown, above).is_some();
+            if !is_mapped && !lower_ids.contains(&below) && !shown_ids.contains(&above) {
+                lower_ids.insert(below);
+                shown_ids.insert(above);
+                ranges.push(IdRange { below, above, count: 1 });
+            }
+        }
+        Self::sorted(ranges)
+    }
+}
+
+/// Returns the ID that sorted ranges map an ID to.
+fn find(ranges: &[IdRange], id: u32) -> Option<u32> {
+    let after = ranges.partition_point(|range| range.below <= id);
+    ranges[..after].last()?.to_shown(id)
+}
+
 /// Mapping of lower IDs to the IDs shown, and of given IDs to lower IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdMapping {
     /// ID shown for every lower ID.
     pub(crate) fixed: Option<u32>,
     /// Lower IDs with the IDs shown for them.
-    pub(crate) ranges: Vec<IdRange>,
+    pub(crate) ranges: IdRanges,
     /// Offset added to lower IDs.
     pub(crate) offset: i64,
 }
@@ -59,15 +107,11 @@ impl IdMapping {
     ///
     /// # Errors
     /// Returns a description of what is expected instead.
-    pub(crate) fn parse_ranges(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<Vec<IdRange>, String> {
+    pub(crate) fn parse_ranges(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<IdRanges, String> {
         let ranges: Option<Vec<IdRange>> = list.split(':').map(|range| IdRange::parse(range, &id)).collect();
         let ranges =
             ranges.ok_or("pairs such as alice/bob:1000/2000, of numbers or names that exist, or 0/100000/65536")?;
-        let has_duplicates = ranges.iter().enumerate().any(|(index, range)| {
-            let overlaps = |other: &IdRange| range.overlaps(*other) || range.reversed().overlaps(other.reversed());
-            ranges[..index].iter().any(overlaps)
-        });
-        if has_duplicates { Err("each id at most once before and once behind a `/`".to_owned()) } else { Ok(ranges) }
+        IdRanges::new(ranges).ok_or_else(|| "each id at most once before and once behind a `/`".to_owned())
     }
 
     /// Parses an offset.
@@ -91,14 +135,12 @@ impl IdMapping {
         if let Some(fixed) = self.fixed {
             return fixed;
         }
-        let shown = self.ranges.iter().find_map(|range| range.to_shown(below));
-        shown.or_else(|| shift(below, self.offset)).unwrap_or(OVERFLOW_ID)
+        find(&self.ranges.by_lower, below).or_else(|| shift(below, self.offset)).unwrap_or(OVERFLOW_ID)
     }
 
     /// Returns the lower ID that an ID given above refers to; `None` if there is none.
     pub(crate) fn to_lower(&self, above: u32) -> Option<u32> {
-        let below = self.ranges.iter().find_map(|range| range.reversed().to_shown(above));
-        below.or_else(|| shift(above, -self.offset))
+        find(&self.ranges.by_shown, above).or_else(|| shift(above, -self.offset))
     }
 }
 
@@ -132,6 +174,15 @@ mod tests {
         let users = IdMapping { ranges, ..IdMapping::default() };
         assert_eq!([0, 1, 65_536, 65_537].map(|id| users.to_shown(id)), [1000, 100_000, 165_535, 65_537]);
         assert_eq!([1000, 100_000, 165_535].map(|id| users.to_lower(id)), [Some(0), Some(1), Some(65_536)]);
+    }
+
+    #[test]
+    fn pairs_of_accounts_give_way_to_those_that_are_given() {
+        let ranges = IdMapping::parse_ranges("1/10:2/20", number).unwrap();
+        let ranges = ranges.with_pairs([(1, 11), (3, 20), (3, 30), (3, 31), (4, 30), (4, 40)]);
+        let users = IdMapping { ranges, ..IdMapping::default() };
+        assert_eq!([1, 2, 3, 4].map(|id| users.to_shown(id)), [10, 20, 30, 40]);
+        assert_eq!([10, 20, 30, 40].map(|id| users.to_lower(id)), [Some(1), Some(2), Some(3), Some(4)]);
     }
 
     #[test]

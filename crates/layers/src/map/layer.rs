@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, Needs, OpenFileRef,
-    OpenFlags, Promises, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
+    OpenFlags, Promises, RenameMode, Result, SetAttributes, TimesTell, Vnode, VnodeRef, XattrMode,
 };
 
 use super::names::NameLocks;
@@ -37,7 +37,9 @@ impl Layer for Map {
     fn promises(&self) -> Promises {
         Promises {
             names_untouched: self.settings.hidden.is_none(),
-            attributes_untouched: !self.has_view(),
+            attributes_untouched: !self.has_view() && !self.alters(),
+            // Without the time of its last change, a file whose modification time is set back looks unchanged.
+            times_tell_changes: if self.settings.ctime_from_mtime { TimesTell::OfNone } else { TimesTell::OfAll },
             access_control: self.access_control(),
             ..Promises::TRANSPARENT
         }
@@ -62,7 +64,12 @@ impl Layer for Map {
         if caller.server {
             return Ok(());
         }
-        if self.has_view() { self.check_view(node, &self.effective(caller), operation) } else { Ok(()) }
+        if !self.has_view() {
+            return Ok(());
+        }
+        let effective = self.effective(caller);
+        self.check_excluded(&effective, operation)?;
+        self.check_view(node, &effective, operation)
     }
 
     fn admit_handle(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<()> {
@@ -105,6 +112,7 @@ impl Layer for Map {
         if self.has_view() {
             self.show(&self.effective(caller), attributes);
         }
+        self.alter(attributes);
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
@@ -114,7 +122,8 @@ impl Layer for Map {
         }
         let view_caller = self.effective(caller);
         let view = self.view(node, &view_caller)?;
-        let mut changes = self.settings.policies.apply(&view, changes)?;
+        let lower_mode = || node.lower().getattr(&Caller::server()).map(|below| below.mode);
+        let mut changes = self.settings.policies.apply(&view, lower_mode, changes)?;
         if self.has_view() {
             view.check_changes(&mut changes)?;
             changes.uid =

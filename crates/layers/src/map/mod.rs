@@ -5,6 +5,9 @@
 //! attributes that it is shown, and performs permitted operations below as the server. Where they are not, the lower
 //! file system decides, as without the layer.
 
+mod accounts;
+#[cfg(feature = "commands")]
+mod bindfs;
 mod checks;
 mod create;
 mod effects;
@@ -22,12 +25,17 @@ use crate::{Kind, OptionError};
 pub use layer::Map;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind::over(
-    options::NAME,
-    "shows other owners and permissions, hides names, refuses operations",
-    options::OPTIONS,
-    |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
-);
+pub const KIND: Kind = {
+    let kind = Kind::over(
+        options::NAME,
+        "shows other owners and permissions, hides names, refuses operations",
+        options::OPTIONS,
+        |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
+    );
+    #[cfg(feature = "commands")]
+    let kind = kind.with_mount_translators(&[bindfs::TRANSLATOR]);
+    kind
+};
 
 /// Creates the layer.
 ///

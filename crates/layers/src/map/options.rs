@@ -2,10 +2,11 @@
 
 use vnode::layer::Operation;
 
+use super::accounts::{self, AccountFiles};
 use super::ids::IdMapping;
 use super::permissions::PermissionChanges;
 use super::policies::{ChangePolicies, ChangePolicy, XattrAccess};
-use super::settings::{self, CreationSettings, Settings, Squash, UsersAndGroups};
+use super::settings::{self, CreationSettings, Mirror, Settings, Squash, UsersAndGroups};
 use crate::globs::Globs;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, one_of, option};
 use crate::users::{group, user};
@@ -22,7 +23,18 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     ),
     option("group-map", "BELOW/ABOVE[/COUNT][:…]", "map lower groups to shown groups, likewise"),
     option("id-offset", "NUMBER", "offset added to lower owner and group ids"),
+    option("user-offset", "NUMBER", "offset added to lower owner ids"),
+    option("group-offset", "NUMBER", "offset added to lower group ids"),
+    option(
+        "passwd-below",
+        "FILE",
+        "passwd(5) file of the lower owners, which are shown as the users of the same names",
+    ),
+    option("passwd-above", "FILE", "passwd(5) file of the owners shown for the lower users of the same names"),
+    option("groups-below", "FILE", "group(5) file of the lower groups, likewise"),
+    option("groups-above", "FILE", "group(5) file of the groups shown, likewise"),
     option("mirror", "USER|@GROUP[:…]", "show these users as the owner of all objects to themselves"),
+    option("mirror-only", "USER|@GROUP[:…]", "likewise, and deny access to all others"),
     option("perms", "CHMOD[:CHMOD]", "changes to the permission bits shown, such as 0640:a+X"),
     option("squash", "root|all", "treat these callers as another user"),
     option("squash-user", "USER", "user that squashed callers are treated as (default 65534)"),
@@ -34,7 +46,10 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("chgrp", "normal|ignore|deny", "perform, ignore or deny changes of the group"),
     option("chmod", "normal|ignore|deny|filter", "perform, ignore, deny or filter changes of permission bits"),
     option("chmod-filter", "CHMOD[:CHMOD]", "changes to new permission bits, for chmod=filter"),
+    option("chmod-allow-x", "yes|no", "let execute permissions of files change where chmod= does not (default no)"),
     option("xattr", "none|ro|rw", "access to extended attributes"),
+    option("ctime-from-mtime", "yes|no", "show the time of the last change of data as that of any change (default no)"),
+    option("hide-hard-links", "yes|no", "show one link for each file (default no)"),
     option("hide", "GLOB[:GLOB]", "names to hide"),
     option(
         "deny",
@@ -52,31 +67,13 @@ const CHANGE_POLICIES: [(&str, ChangePolicy); 3] =
 /// Reads the settings from the options.
 pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
     let options = Options::new(NAME, OPTIONS, pairs)?;
-    for (one, other) in
-        [("id-offset", "user-map"), ("id-offset", "group-map"), ("owner", "user-map"), ("group", "group-map")]
-    {
-        if options.text(one).is_some() && options.text(other).is_some() {
-            return Err(options.error(one, OptionProblem::Conflict { with: other }));
-        }
-    }
-    let offset = options.read("id-offset", IdMapping::parse_offset)?.unwrap_or_default();
     let user_of = |key| options.read(key, |text| user(text).ok_or("a user: a number or a name that exists".to_owned()));
     let group_of =
         |key| options.read(key, |text| group(text).ok_or("a group: a number or a name that exists".to_owned()));
-    let users = IdMapping {
-        fixed: user_of("owner")?,
-        ranges: options.read("user-map", |text| IdMapping::parse_ranges(text, user))?.unwrap_or_default(),
-        offset,
-    };
-    let groups = IdMapping {
-        fixed: group_of("group")?,
-        ranges: options.read("group-map", |text| IdMapping::parse_ranges(text, group))?.unwrap_or_default(),
-        offset,
-    };
     Ok(Settings {
-        users,
-        groups,
-        mirror: options.read("mirror", mirror)?,
+        users: mapping(&options, &USERS, user)?,
+        groups: mapping(&options, &GROUPS, group)?,
+        mirror: mirror(&options)?,
         permissions: options.read("perms", PermissionChanges::parse)?,
         squash: squash(&options)?,
         created: CreationSettings {
@@ -85,12 +82,70 @@ pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> 
             permissions: options.read("create-perms", PermissionChanges::parse)?,
         },
         policies: policies(&options)?,
+        ctime_from_mtime: options.flag("ctime-from-mtime")?,
+        hides_links: options.flag("hide-hard-links")?,
         hidden: options.read("hide", Globs::names)?,
         denied: options.read("deny", denied)?.unwrap_or_default(),
     })
 }
 
-fn mirror(list: &str) -> Result<UsersAndGroups, String> {
+/// Keys of the options that map IDs of one kind.
+struct MappingKeys {
+    fixed: &'static str,
+    ranges: &'static str,
+    offset: &'static str,
+    files: AccountFiles,
+}
+
+const USERS: MappingKeys = MappingKeys {
+    fixed: "owner",
+    ranges: "user-map",
+    offset: "user-offset",
+    files: AccountFiles { below: "passwd-below", above: "passwd-above" },
+};
+
+const GROUPS: MappingKeys = MappingKeys {
+    fixed: "group",
+    ranges: "group-map",
+    offset: "group-offset",
+    files: AccountFiles { below: "groups-below", above: "groups-above" },
+};
+
+/// Reads how IDs of one kind are mapped; `id` finds the ID of a name.
+fn mapping(options: &Options<'_>, keys: &MappingKeys, id: fn(&str) -> Option<u32>) -> Result<IdMapping, OptionError> {
+    let of_pairs = [keys.ranges, keys.files.below, keys.files.above];
+    let excluded = of_pairs.iter().flat_map(|pairs| ["id-offset", keys.offset, keys.fixed].map(|one| (one, *pairs)));
+    for (one, other) in excluded.chain([("id-offset", keys.offset)]) {
+        if options.text(one).is_some() && options.text(other).is_some() {
+            return Err(options.error(one, OptionProblem::Conflict { with: other }));
+        }
+    }
+    let expected =
+        || format!("a {}: a number or a name that exists", if keys.fixed == "owner" { "user" } else { "group" });
+    let offset = match options.read("id-offset", IdMapping::parse_offset)? {
+        None => options.read(keys.offset, IdMapping::parse_offset)?,
+        both => both,
+    };
+    let ranges = options.read(keys.ranges, |text| IdMapping::parse_ranges(text, id))?.unwrap_or_default();
+    Ok(IdMapping {
+        fixed: options.read(keys.fixed, |text| id(text).ok_or_else(expected))?,
+        ranges: ranges.with_pairs(accounts::pairs(options, keys.files, id)?),
+        offset: offset.unwrap_or_default(),
+    })
+}
+
+/// Reads who is shown as the owner of everything.
+fn mirror(options: &Options<'_>) -> Result<Option<Mirror>, OptionError> {
+    let (open, exclusive) = (options.read("mirror", users_and_groups)?, options.read("mirror-only", users_and_groups)?);
+    match (open, exclusive) {
+        (Some(_), Some(_)) => Err(options.error("mirror", OptionProblem::Conflict { with: "mirror-only" })),
+        (Some(users), None) => Ok(Some(Mirror { users, denies_others: false })),
+        (None, Some(users)) => Ok(Some(Mirror { users, denies_others: true })),
+        (None, None) => Ok(None),
+    }
+}
+
+fn users_and_groups(list: &str) -> Result<UsersAndGroups, String> {
     let mut users = UsersAndGroups::default();
     for word in list.split(':') {
         let found = match word.strip_prefix('@') {
@@ -132,11 +187,16 @@ fn policies(options: &Options<'_>) -> Result<ChangePolicies, OptionError> {
         }
         _ => {}
     }
+    let allows_execute = options.flag("chmod-allow-x")?;
+    if allows_execute && matches!(chmod, None | Some(Some(ChangePolicy::Normal))) {
+        return Err(options.error("chmod", OptionProblem::Missing));
+    }
     Ok(ChangePolicies {
         chown: options.choice("chown", &CHANGE_POLICIES)?.unwrap_or_default(),
         chgrp: options.choice("chgrp", &CHANGE_POLICIES)?.unwrap_or_default(),
         chmod: chmod.flatten().unwrap_or_default(),
         chmod_filter: filter,
+        allows_execute,
         xattrs: options
             .choice(
                 "xattr",

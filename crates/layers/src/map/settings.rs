@@ -1,5 +1,6 @@
 //! Settings of `map`: what to show, to hide and to refuse.
 
+use vnode::Caller;
 use vnode::layer::Operation;
 
 use super::ids::IdMapping;
@@ -12,15 +13,26 @@ use crate::globs::Globs;
 pub(crate) struct Settings {
     pub(crate) users: IdMapping,
     pub(crate) groups: IdMapping,
-    /// Users that see themselves as the owner of everything.
-    pub(crate) mirror: Option<UsersAndGroups>,
+    pub(crate) mirror: Option<Mirror>,
     pub(crate) permissions: Option<PermissionChanges>,
     pub(crate) squash: Option<Squash>,
     pub(crate) created: CreationSettings,
     pub(crate) policies: ChangePolicies,
+    /// The modification time is shown as the time of the last change.
+    pub(crate) ctime_from_mtime: bool,
+    /// Each file is shown with one link.
+    pub(crate) hides_links: bool,
     pub(crate) hidden: Option<Globs>,
     /// Bit set of refused operations, by index.
     pub(crate) denied: u64,
+}
+
+/// Callers that see themselves as the owner of everything.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    pub(crate) users: UsersAndGroups,
+    /// All other callers, the superuser included, have no access.
+    pub(crate) denies_others: bool,
 }
 
 /// A set of users and group members.
@@ -28,6 +40,13 @@ pub(crate) struct Settings {
 pub(crate) struct UsersAndGroups {
     pub(crate) users: Vec<u32>,
     pub(crate) groups: Vec<u32>,
+}
+
+impl UsersAndGroups {
+    /// Returns whether the caller is one of the users, or a member of one of the groups.
+    pub(crate) fn contains(&self, caller: &Caller) -> bool {
+        self.users.contains(&caller.uid) || self.groups.iter().any(|group| caller.is_in_group(*group))
+    }
 }
 
 /// The squashing of callers, the superuser or all, to another user.

@@ -6,7 +6,6 @@ use vnode::layer::LayerVnode;
 use vnode::{AccessControl, Attributes, Caller, FileKind, Result, Vnode};
 
 use super::layer::{Map, with_process};
-use super::settings::UsersAndGroups;
 use super::view::ObjectView;
 
 impl Map {
@@ -48,12 +47,8 @@ impl Map {
 
     /// Returns the owner and the group that a squashed caller is shown for the lower ones.
     pub(crate) fn shown_ids(&self, caller: &Caller, (uid, gid): (u32, u32)) -> (u32, u32) {
-        let mirrored = |users: &UsersAndGroups| {
-            !caller.server
-                && (users.users.contains(&caller.uid) || users.groups.iter().any(|group| caller.is_in_group(*group)))
-        };
         let uid = match &self.settings.mirror {
-            Some(users) if mirrored(users) => caller.uid,
+            Some(mirror) if !caller.server && mirror.users.contains(caller) => caller.uid,
             _ => self.settings.users.to_shown(uid),
         };
         (uid, self.settings.groups.to_shown(gid))
@@ -86,6 +81,30 @@ impl Map {
             && attributes.kind != FileKind::Symlink
         {
             attributes.mode = permissions.apply(attributes.mode, attributes.is_directory());
+        }
+        if self.excludes(caller) {
+            attributes.mode &= !0o777;
+        }
+    }
+
+    /// Returns whether a squashed caller has no access, since only others are shown as owners.
+    pub(crate) fn excludes(&self, caller: &Caller) -> bool {
+        let mirror = self.settings.mirror.as_ref();
+        mirror.is_some_and(|mirror| mirror.denies_others && !caller.server && !mirror.users.contains(caller))
+    }
+
+    /// Returns whether attributes that decide nothing are shown other than they are.
+    pub(crate) fn alters(&self) -> bool {
+        self.settings.ctime_from_mtime || self.settings.hides_links
+    }
+
+    /// Changes attributes that decide nothing to those that callers see.
+    pub(crate) fn alter(&self, attributes: &mut Attributes) {
+        if self.settings.ctime_from_mtime {
+            attributes.ctime = attributes.mtime;
+        }
+        if self.settings.hides_links && !attributes.is_directory() {
+            attributes.nlink = attributes.nlink.min(1);
         }
     }
 

@@ -7,7 +7,8 @@ use crate::options::quote;
 use crate::sizes::parse_size;
 
 /// The translator, for the command line.
-pub(crate) const TRANSLATOR: MountTranslator = MountTranslator { name: "mergerfs", translate };
+pub(crate) const TRANSLATOR: MountTranslator =
+    MountTranslator { name: "mergerfs", letters: &[], switches: &[], translate };
 
 /// Defaults of mergerfs 2.33 where they differ from those of a union.
 const DEFAULT_CREATE_POLICY: &str = "epmfs";

@@ -145,7 +145,8 @@ fn an_unknown_name_is_reported_with_what_was_searched() {
     assert_eq!(message("mem: | trahsfs"), "there is no layer 'trahsfs'; did you mean 'trashfs'?");
     let nowhere = message("mem: | nothing");
     assert!(
-        nowhere.contains(", rot13, trashfs and union; no FiST program nothing.fist or nothingfs.fist is in /"),
+        nowhere
+            .contains(", rot13, throttle, trashfs and union; no FiST program nothing.fist or nothingfs.fist is in /"),
         "{nowhere}"
     );
     assert!(nowhere.ends_with(&directory.path().display().to_string()), "{nowhere}");

@@ -119,6 +119,7 @@ pub(crate) fn run_translated_helper(arguments: &Helper, translator: &MountTransl
         verbose: arguments.verbose,
         options: vec![translated.options.join(",")],
         kind: None,
+        foreground: arguments.foreground,
     };
     mount_as_helper(&translated, &arguments.stack)
 }
@@ -131,7 +132,9 @@ fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     if options.remount {
         return remount_helper(arguments, &text);
     }
-    daemon::close_inherited();
+    if !arguments.foreground {
+        daemon::close_inherited();
+    }
     options.check_privileged_options()?;
     let expression = overlay.map_or_else(|| Expression::read(&arguments.stack), |overlay| Ok(overlay.expression))?;
     let point = open_mount_point(&arguments.mount_point)?;
@@ -144,7 +147,7 @@ fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     let message = format!("plyfs: {} mounted on {}\n", expression.canonical_form(), plan.mount_point.display());
     if !arguments.fake {
         let (log_level, hides, warnings) = ("info".to_owned(), is_in_use(&point), expression.warnings());
-        let (log_file, foreground, explain) = (None, false, false);
+        let (log_file, foreground, explain) = (None, arguments.foreground, false);
         let job = MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings };
         start_server(&job, point)?;
     }

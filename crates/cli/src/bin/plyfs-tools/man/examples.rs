@@ -143,6 +143,10 @@ const EXAMPLES: &[(&str, Examples)] = &[
     ("plyfs-layer-readonly", &[("A read-only view of a directory", "plyfs mount \"/srv/data | readonly\" /mnt")]),
     ("plyfs-layer-rot13", &[("Text that is not readable below", "plyfs mount \"/srv/data | rot13\" /mnt")]),
     (
+        "plyfs-layer-throttle",
+        &[("At most 5 MiB are written a second", "plyfs mount \"/srv/backup | throttle(write=5m)\" /mnt")],
+    ),
+    (
         "plyfs-layer-union",
         &[("Two directories as one; changes go to the first", "plyfs mount \"/rw=rw, /cd=ro | union\" /mnt")],
     ),
