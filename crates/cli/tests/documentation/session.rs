@@ -22,7 +22,7 @@ mount --bind "$2" documentation/steps
 cp "$3"/*.fist documentation/samples
 chmod 644 documentation/samples/*
 ln -s ../programs/plyfs documentation/bin/plyfs
-for directory in home media mnt srv; do mount -t tmpfs -o mode=755 "$directory" "/$directory"; done
+for directory in home media mnt srv var/lib; do mount -t tmpfs -o mode=755 "$directory" "/$directory"; done
 mkdir /home/me
 cd /home/me
 exec env -i HOME=/home/me LANG=C.UTF-8 TZ=UTC PLYFS_PATH=/run/documentation/samples \
