@@ -16,17 +16,19 @@ const PREPARE: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 run /run
 cd /run
-mkdir documentation documentation/bin documentation/programs documentation/steps documentation/samples
+mkdir documentation documentation/programs documentation/steps documentation/samples
 mount --bind "$1" documentation/programs
 mount --bind "$2" documentation/steps
 cp "$3"/*.fist documentation/samples
 chmod 644 documentation/samples/*
-ln -s ../programs/plyfs documentation/bin/plyfs
-for directory in home media mnt srv var/lib; do mount -t tmpfs -o mode=755 "$directory" "/$directory"; done
+for directory in home media mnt srv usr/local/bin var/lib var/log; do
+    mount -t tmpfs -o mode=755 "$directory" "/$directory"
+done
+ln -s /run/documentation/programs/plyfs /usr/local/bin/plyfs
 mkdir /home/me
 cd /home/me
 exec env -i HOME=/home/me LANG=C.UTF-8 TZ=UTC PLYFS_PATH=/run/documentation/samples \
-    PATH="/run/documentation/bin:$PATH" sh /run/documentation/steps/all
+    PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin sh /run/documentation/steps/all
 "#;
 
 /// What a step gave.
