@@ -50,7 +50,7 @@ pub(crate) fn run(steps: &[Step]) -> Result<Vec<StepResult>> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist");
     let mut shell = Command::new("timeout");
     shell.args(["--kill-after=5", TIME_LIMIT, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
-    shell.args(["sh", "-c", PREPARE, "sh"]).args([programs, directory.path(), &samples]).stdin(Stdio::null());
+    shell.args(["sh", "-c", PREPARE, "sh"]).args([programs, directory.path(), samples.as_path()]).stdin(Stdio::null());
     let ended = shell.output()?;
     let results: Vec<_> = (0..steps.len()).map(|index| read_result(directory.path(), index)).collect();
     if results.first().is_some_and(|first| first.code.is_none()) || !ended.stderr.is_empty() {
