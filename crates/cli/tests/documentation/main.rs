@@ -1,10 +1,12 @@
-//! The sessions in README.md and docs/*.md, each run in namespaces of its own: every command prints what the page shows.
+//! The sessions in README.md and docs/*.md, each run in namespaces of its own: every command prints what the page shows. Links of all
+//! pages lead to files and headings that exist.
 //!
 //! Each page is a test. `sh` blocks have commands that must succeed, `console` blocks also their output, in which `…` matches
 //! anything. Comments in the pages, which readers do not see, say what a session needs, and which blocks are not run
 //! ([`page`]). At the end, the number of commands that were run, compared and left out is printed.
 
 mod comparison;
+mod links;
 mod page;
 mod session;
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let mut trials = vec![
         Trial::test("a page that differs from the program fails", differing_pages_fail).with_ignored_flag(!can_mount),
         Trial::test("blocks of commands are marked as such", unmarked_blocks_fail),
+        Trial::test("links lead to files and headings that exist", || links::check(&project())),
     ];
     for (name, path) in pages() {
         let summary = Arc::clone(&summary);
