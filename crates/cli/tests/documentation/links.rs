@@ -64,7 +64,8 @@ fn broken_links(page: &Path, text: &str, texts: &BTreeMap<PathBuf, String>) -> V
 /// Returns the names by which headings are linked: in lower case, with hyphens for spaces, without punctuation.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter(|line| line.starts_with('#')).map(|line| {
-        let letters = line.trim_start_matches('#').trim().chars().map(|letter| if letter == ' ' { '-' } else { letter });
+        let letters =
+            line.trim_start_matches('#').trim().chars().map(|letter| if letter == ' ' { '-' } else { letter });
         let kept = letters.filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter));
         kept.flat_map(char::to_lowercase).collect()
     })

@@ -82,7 +82,8 @@ fn check(page: &Page) -> Result<(), Failed> {
     let mut differences = Vec::new();
     for steps in page.sessions.iter().filter(|steps| !steps.is_empty()) {
         let results = session::run(steps).map_err(|error| format!("{}:{}: {error}", page.name, steps[0].line))?;
-        differences.extend(steps.iter().zip(&results).filter_map(|(step, result)| difference(&page.name, step, result)));
+        differences
+            .extend(steps.iter().zip(&results).filter_map(|(step, result)| difference(&page.name, step, result)));
     }
     if differences.is_empty() { Ok(()) } else { Err(differences.join("\n").into()) }
 }
@@ -120,10 +121,8 @@ impl Summary {
         for block in &page.left_out {
             self.left_out += block.commands;
             let plural = if block.commands == 1 { "" } else { "s" };
-            self.reasons.push(format!(
-                "{}:{}: {} command{plural}: {}",
-                page.name, block.line, block.commands, block.reason
-            ));
+            self.reasons
+                .push(format!("{}:{}: {} command{plural}: {}", page.name, block.line, block.commands, block.reason));
         }
     }
 
