@@ -10,17 +10,26 @@ use crate::page::{Action, Step};
 /// Seconds after which a session is killed.
 const TIME_LIMIT: &str = "300";
 
-/// Makes the machine of the pages, and runs the steps: `sh -c PREPARE sh PROGRAMS STEPS SAMPLES`. Nothing of it is seen outside, and it
-/// ends with its first process. The directories of the programs and the steps are bound first, since they can be below /home.
+/// Makes the machine of the pages, where Plyfs is installed, and runs the steps: `sh -c PREPARE sh PROGRAMS STEPS SAMPLES`. Nothing of it
+/// is seen outside, and it ends with its first process. The directories of the programs and the steps are bound first, since
+/// they can be below /home.
 const PREPARE: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 run /run
 cd /run
-mkdir documentation documentation/programs documentation/steps documentation/samples
+mkdir documentation documentation/programs documentation/steps documentation/samples documentation/sbin
 mount --bind "$1" documentation/programs
 mount --bind "$2" documentation/steps
 cp "$3"/*.fist documentation/samples
 chmod 644 documentation/samples/*
+cp -a /etc documentation/etc
+mount --bind documentation/etc /etc
+: >/etc/fstab
+sbin=$(readlink -f /sbin)
+mount --bind "$sbin" documentation/sbin
+mount -t tmpfs -o mode=755 sbin "$sbin"
+ln -s /run/documentation/sbin/* "$sbin"
+for helper in mount.plyfs mount.fuse.plyfs; do ln -sf /run/documentation/programs/plyfs "$sbin/$helper"; done
 for directory in home media mnt srv usr/local/bin var/lib var/log; do
     mount -t tmpfs -o mode=755 "$directory" "/$directory"
 done
