@@ -94,7 +94,7 @@ fn reference_states_the_limits() {
 #[test]
 fn tutorial_programs_are_valid() {
     let tutorial = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fist-tutorial.md"));
-    let blocks = tutorial.split("```\n").skip(1).step_by(2);
+    let blocks = tutorial.split("```fist\n").skip(1).filter_map(|rest| rest.split("```").next());
     let descriptions: Vec<_> = blocks.filter(|block| block.starts_with("%%\n")).collect();
     assert_eq!(descriptions.len(), 3);
     for description in &descriptions {

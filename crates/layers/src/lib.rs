@@ -103,3 +103,8 @@ mod tests {
 #[cfg(doctest)]
 #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/layers.md"))]
 pub struct Guide;
+
+/// The guide to writing one, whose example is a test.
+#[cfg(doctest)]
+#[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/write-a-layer.md"))]
+pub struct GuideToWriting;

@@ -345,8 +345,8 @@ fn job(tier: Tier, program: &Program, state: TransportState, argument: Option<&s
 }
 
 /// The programs that use libtest-mimic, which prints events by default and captures no output.
-const CUSTOM_HARNESSES: [&str; 5] =
-    ["suite conformance", "suite faults", "suite hostile", "suite outside", "cli unions_compared"];
+const CUSTOM_HARNESSES: [&str; 6] =
+    ["suite conformance", "suite faults", "suite hostile", "suite outside", "cli documentation", "cli unions_compared"];
 
 /// The crate left out has no examples, and many dependencies of its own.
 const DOCUMENTATION_TESTS: [&str; 6] = ["test", "--doc", "--workspace", "--exclude", "comparison", "--no-fail-fast"];
