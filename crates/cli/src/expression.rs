@@ -80,7 +80,10 @@ impl Expression {
             Some(_) => {
                 let name = directory.display();
                 let remedy = "write only its layers, or mount it without 'over'";
-                return Err(Failure::new(Exit::Usage, format!("this stack is not on {name}, its mount point; {remedy}")));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("this stack is not on {name}, its mount point; {remedy}"),
+                ));
             }
             None => {
                 let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;

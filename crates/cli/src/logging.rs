@@ -52,9 +52,9 @@ pub(crate) fn start(level: &str, destination: &Destination) -> Outcome {
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
     let started = match destination {
-        Destination::StandardError => registry
-            .with(fmt::layer().with_ansi(output::may_colour(&io::stderr())).with_writer(io::stderr))
-            .try_init(),
+        Destination::StandardError => {
+            registry.with(fmt::layer().with_ansi(output::may_colour(&io::stderr())).with_writer(io::stderr)).try_init()
+        }
         Destination::File(path) => {
             registry.with(fmt::layer().with_ansi(false).with_writer(Mutex::new(open(path)?))).try_init()
         }

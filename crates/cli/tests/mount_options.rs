@@ -510,7 +510,8 @@ fn lines_of_fstab_name_the_directory_below_and_the_log() {
     for kind in ["plyfs", "fuse.plyfs"] {
         let scratch = Scratch::new();
         let (mount, log) = (scratch.name("mount"), scratch.name("log"));
-        let fstab = format!("{mount}|audit(to=/dev/null) {mount} {kind} over,log-file={log},log-level=debug,noexec 0 0\n");
+        let fstab =
+            format!("{mount}|audit(to=/dev/null) {mount} {kind} over,log-file={log},log-level=debug,noexec 0 0\n");
         let script = "
             echo below > mount/file
             mount -a; shown | wc -l

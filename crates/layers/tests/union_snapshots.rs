@@ -394,9 +394,12 @@ fn failed_snapshot_commands_report_the_reason() {
     assert_eq!(error("snapshot-drop", &[("name", "x")]), unknown);
     assert_eq!(error("snapshot-diff", &[("from", "x")]), unknown);
     let refused = "the name of a snapshot has no spaces and no control characters; write";
-    for (name, proposal) in
-        [("a\nb", "a-b"), (" before  the upgrade", "before-the-upgrade"), ("\u{1b}[31m", "[31m"), ("\t", "before-upgrade")]
-    {
+    for (name, proposal) in [
+        ("a\nb", "a-b"),
+        (" before  the upgrade", "before-the-upgrade"),
+        ("\u{1b}[31m", "[31m"),
+        ("\t", "before-upgrade"),
+    ] {
         assert_eq!(error("snapshot-take", &[("name", name)]), format!("{refused} {proposal}"));
     }
     let length = "the name of a snapshot has 1 to 255 bytes; choose another, such as before-upgrade";

@@ -19,8 +19,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 use crate::front_end::{MountPlan, MountPoint};
 use crate::logging::{self, Destination};
-use crate::options::{self, MountOptions};
 use crate::mount_table;
+use crate::options::{self, MountOptions};
 use job::{MountJob, check_not_mounted};
 use remount::Remount;
 
@@ -29,8 +29,7 @@ const NO_MOUNT_POINT: &str =
     "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help";
 
 /// The message for a mount over its own base that is also a union by options.
-const NO_OVERLAY_OVER: &str =
-    "lowerdir names the directories of a union, and over another base; leave one of them out";
+const NO_OVERLAY_OVER: &str = "lowerdir names the directories of a union, and over another base; leave one of them out";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {

@@ -15,7 +15,8 @@ pub(crate) fn confirm(host: &dyn CommandHost, question: &str, is_confirmed: bool
     match answer.to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => {
-            let message = "not confirmed, so that nothing was changed; answer y, or add --yes to go on without a question";
+            let message =
+                "not confirmed, so that nothing was changed; answer y, or add --yes to go on without a question";
             Err(Failure::new(Exit::Failure, message))
         }
     }

@@ -400,7 +400,8 @@ fn first_layer(group: &[BranchSlot]) -> Arc<BranchMember> {
 fn check_name(name: &str) -> CommandOutcome {
     let is_refused = |character: char| character.is_whitespace() || is_terminal_control(character);
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        let message = format!("the name of a snapshot has 1 to {MAX_NAME_BYTES} bytes; choose another, such as before-upgrade");
+        let message =
+            format!("the name of a snapshot has 1 to {MAX_NAME_BYTES} bytes; choose another, such as before-upgrade");
         return Err(ControlError::BadArgument(message));
     }
     if name.contains(is_refused) {

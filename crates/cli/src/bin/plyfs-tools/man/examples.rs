@@ -28,7 +28,10 @@ const EXAMPLES: &[(&str, Examples)] = &[
             ("Layers over the directory itself, so that nothing bypasses them", "plyfs mount --over /usr audit"),
             ("With options, and a description of the stack first", "plyfs mount --explain -o ro,noexec mem: /mnt"),
             ("Change the options of a mount", "plyfs mount -o remount,ro /mnt"),
-            ("In the foreground, as a service of systemd of Type=notify", "plyfs mount -f \"/srv/data | readonly\" /mnt"),
+            (
+                "In the foreground, as a service of systemd of Type=notify",
+                "plyfs mount -f \"/srv/data | readonly\" /mnt",
+            ),
         ],
     ),
     (
