@@ -52,7 +52,8 @@ fn alone(scratch: &Scratch, script: &str) -> Run {
     copy_program(env!("CARGO_BIN_EXE_plyfs"), scratch.path("plyfs"));
     let script = format!(
         "set -e; cd {}
-        awk '/ fuse.plyfs / {{ print $5 }}' /proc/self/mountinfo | tac | while read -r point; do umount -l \"$point\"; done
+        awk '/ fuse.plyfs / {{ print $5 }}' /proc/self/mountinfo | tac |
+            while read -r point; do umount -l \"$(printf %b \"$point\")\"; done
         mount -t tmpfs -o mode=755 none device; mknod -m 666 device/fuse c 10 229; mount --bind device/fuse /dev/fuse
         mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
         mounts() {{ awk '/ fuse.plyfs / {{ print $5 }}' /proc/self/mountinfo; }}
