@@ -171,19 +171,3 @@ fn no_command_writes_escape_sequences_off_a_terminal() {
         assert!(!ended.output.contains(ESCAPE), "{words:?}: {ended:?}");
     }
 }
-
-#[test]
-fn the_shell_edits_on_the_terminal_and_writes_where_its_output_goes() {
-    let scratch = Scratch::new();
-    let (output, program) = (scratch.name("output"), env!("CARGO_BIN_EXE_plyfs"));
-    let script = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', sys.argv[1]])))";
-    let mut command = Command::new("python3");
-    command.args(["-c", script, &format!("exec '{program}' shell mem: >'{output}'")]).env("TERM", "xterm");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut keys = child.stdin.take().unwrap();
-    keys.write_all(b"mkdir made\nls\nexit\n").unwrap();
-    drop(keys);
-    let ended = finish(child.wait_with_output());
-    assert!(ended.output.contains("plyfs:/> "), "{ended:?}");
-    assert_eq!(fs::read_to_string(output).unwrap(), "made\n");
-}

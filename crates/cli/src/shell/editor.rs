@@ -4,7 +4,7 @@ use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Behavior, Config, Context, Editor, Helper, Highlighter, Hinter};
+use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter};
 
 use vnode::FileKind;
 
@@ -15,9 +15,7 @@ use plyfs::{CallerTree, ResolvedPath};
 
 /// Reads and runs commands until the end of the input or `exit`.
 pub(crate) fn run_interactive(session: &mut Session<'_>) -> Outcome {
-    // What edits the line is for the terminal, even if the output of the commands goes elsewhere.
-    let config = Config::builder().auto_add_history(true).behavior(Behavior::PreferTerm).max_history_size(1_000);
-    let config = config.map(|builder| builder.build());
+    let config = Config::builder().auto_add_history(true).max_history_size(1_000).map(|builder| builder.build());
     let editor = config.and_then(Editor::<EditorHelper, DefaultHistory>::with_config);
     let mut editor = editor.map_err(|error| unreadable(&error))?;
     while !session.ended {
