@@ -29,6 +29,8 @@ pub enum Command {
     #[command(after_long_help = exit::table())]
     Mount(Mount),
     /// Unmount, and wait until the server has ended
+    ///
+    /// Of several mount points, each is unmounted even if another cannot be; the exit code is that of the first failure.
     Umount(Umount),
     /// List the mounts, with their stacks, servers and request counts
     Status(Status),
@@ -66,7 +68,7 @@ pub enum Command {
 /// `plyfs mount`
 #[derive(Args, Debug)]
 pub struct Mount {
-    /// Stack expression, such as "/path | layer | layer(key=value)"; only the layers (possibly "") with --over; optional with -o remount
+    /// Stack expression, such as "/path | layer | layer(key=value)"; with --over, only the layers (possibly ""), or a stack on that directory; optional with -o remount
     #[arg(value_name = "STACK")]
     pub stack: OsString,
     /// Directory to mount on
@@ -78,7 +80,7 @@ pub struct Mount {
     /// Stay in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Comma-separated mount options, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, read_ahead=BYTES, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
+    /// Comma-separated mount options, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, log-file=FILE, log-level=LEVEL, max_read=BYTES, nopassthrough, over, read_ahead=BYTES, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Whether to receive requests through io_uring (Linux 6.14); by default, if the kernel supports it
@@ -90,9 +92,9 @@ pub struct Mount {
     /// Describe the stack, as plyfs explain does, before mounting it; without a mount point, do not mount
     #[arg(long)]
     pub explain: bool,
-    /// Log level: off, error, warn, info, debug, trace, or a list such as info,frontends=debug
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: String,
+    /// Log level: off, error, warn, info, debug, trace, or a list such as info,frontends=debug; by default, info
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
     /// Log to this file instead of standard error (foreground) or syslog (background); in the background, it also receives what layers write to standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log_file: Option<PathBuf>,
@@ -101,12 +103,18 @@ pub struct Mount {
 /// `plyfs umount`
 #[derive(Args, Debug)]
 pub struct Umount {
-    /// Mount point
-    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
-    pub mount_point: PathBuf,
+    /// Mount points, unmounted in this order
+    #[arg(value_name = "MOUNTPOINT", required_unless_present = "all", value_hint = ValueHint::DirPath)]
+    pub mount_points: Vec<PathBuf>,
+    /// Unmount all mounts of the caller, the last one made first
+    #[arg(short, long, conflicts_with = "mount_points")]
+    pub all: bool,
     /// Detach the mount now, and clean up when it is no longer in use
     #[arg(short, long)]
     pub lazy: bool,
+    /// If the server does not answer, abort its connection, which loses unwritten data, and detach the mount
+    #[arg(short, long)]
+    pub force: bool,
 }
 
 /// `plyfs status`

@@ -68,11 +68,28 @@ impl Expression {
         warnings
     }
 
-    /// Reads the layers for a directory that is to be mounted over.
+    /// Reads the stack of a mount over a directory: its layers, or the whole stack on the directory, as /etc/fstab names it.
+    ///
+    /// # Errors
+    /// Those of the syntax; `Usage` for a stack that is on something else.
     pub(crate) fn read_over(directory: &Path, argument: &OsStr) -> Outcome<Expression> {
         let text = syntax::from_argument(argument);
-        let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
-        let mut stack = Stack { source: vec![directory_branch(directory.as_os_str().to_owned())], layers };
+        let whole = syntax::parse(&text).ok().filter(has_base);
+        let mut stack = match whole {
+            Some(stack) if is_on(&stack, directory) => stack,
+            Some(_) => {
+                let name = directory.display();
+                let remedy = "write only its layers, or mount it without 'over'";
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("this stack is not on {name}, its mount point; {remedy}"),
+                ));
+            }
+            None => {
+                let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
+                Stack { source: vec![directory_branch(directory.as_os_str().to_owned())], layers }
+            }
+        };
         registry().make_absolute(&mut stack, &working_directory()?);
         Ok(Expression { text, stack })
     }
@@ -122,6 +139,28 @@ impl Expression {
 fn directory_branch(path: OsString) -> Spanned<Branch> {
     let base = Base { kind: None, location: Spanned::new(path, Span::default()), arguments: Vec::new() };
     Spanned::new(Branch { tree: BranchTree::Base(base), mode: None, options: Vec::new() }, Span::default())
+}
+
+/// Returns whether a text that can be read as a stack is not a list of layers: it begins with a base of a kind, or with the path of
+/// something other than a FiST program, or it has several branches.
+fn has_base(stack: &Stack) -> bool {
+    match &stack.source[..] {
+        [branch] => match &branch.value.tree {
+            BranchTree::Base(base) => {
+                let location = base.location.value.as_bytes();
+                base.kind.is_some() || location.contains(&b'/') && !location.ends_with(b".fist")
+            }
+            BranchTree::Stack(_) => true,
+        },
+        _ => true,
+    }
+}
+
+/// Returns whether a stack is on this directory alone.
+fn is_on(stack: &Stack, directory: &Path) -> bool {
+    let [branch] = &stack.source[..] else { return false };
+    let base = canonical_directory(&branch.value.tree);
+    base.is_some() && base == fs::canonicalize(directory).ok()
 }
 
 fn add_warnings(stack: &Stack, warnings: &mut Vec<String>) {

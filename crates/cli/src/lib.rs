@@ -14,11 +14,13 @@ mod daemon;
 mod expression;
 mod file_size;
 mod front_end;
+mod fuse_connection;
 mod logging;
 mod mount_table;
 mod program;
 mod registry;
 mod runtime_directory;
+mod service_manager;
 mod shell;
 mod translated_words;
 

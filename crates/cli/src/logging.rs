@@ -14,6 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
 
 /// The destination of log lines.
 #[derive(Clone, Debug)]
@@ -25,6 +26,9 @@ pub(crate) enum Destination {
     /// The system log.
     Syslog,
 }
+
+/// The level at which a mount logs by default.
+pub(crate) const DEFAULT_LEVEL: &str = "info";
 
 /// Prefix of the names of the compiler's modules.
 const COMPILER_TARGET: &str = "cranelift";
@@ -48,7 +52,9 @@ pub(crate) fn start(level: &str, destination: &Destination) -> Outcome {
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
     let started = match destination {
-        Destination::StandardError => registry.with(fmt::layer().with_writer(io::stderr)).try_init(),
+        Destination::StandardError => {
+            registry.with(fmt::layer().with_ansi(output::may_colour(&io::stderr())).with_writer(io::stderr)).try_init()
+        }
         Destination::File(path) => {
             registry.with(fmt::layer().with_ansi(false).with_writer(Mutex::new(open(path)?))).try_init()
         }

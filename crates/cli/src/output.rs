@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 
 use serde::Serialize;
 use stack::printable::{escaped, json_text};
@@ -13,6 +13,11 @@ use crate::exit::{Exit, Failure, Outcome};
 pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     let text = word.as_ref().to_string_lossy();
     shlex::try_quote(&text).map_or_else(|_| text.clone().into_owned(), |quoted| quoted.into_owned())
+}
+
+/// Returns whether a stream shows colours: a terminal does, unless the user has disabled them (`NO_COLOR`).
+pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Reports a failure on standard error.

@@ -96,7 +96,7 @@ fn a_deep_tree_is_changed_compared_merged_and_checked() {
     drop(last);
     let differences = run(["snapshot", "diff", &mount, "before"]).succeeded();
     assert_eq!(differences.lines().count(), 1);
-    let merged = run_on_terminal(&["snapshot", "merge", &mount]);
+    let merged = run_on_terminal(&["snapshot", "merge", "--yes", &mount]);
     assert!(merged.code == 0, "{merged:?}");
     let is_shown = merged.output.contains("snapshot merge: ") && merged.output.contains(" objects, ");
     assert!(is_shown || levels < 100_000, "{merged:?}");
@@ -153,7 +153,7 @@ fn a_command_that_takes_longer_than_a_server_may_be_silent_is_waited_for() {
     (0..5).for_each(|file| drop(File::create(Path::new(&mount).join(file.to_string())).unwrap()));
     run(["control", &mount, "faulty", "on"]).succeeded();
     let begin = Instant::now();
-    let merged = run_on_terminal(&["snapshot", "merge", &mount]);
+    let merged = run_on_terminal(&["snapshot", "merge", "--yes", &mount]);
     assert!(begin.elapsed() > Duration::from_secs(6));
     assert!(merged.code == 0 && merged.output.contains("snapshot merge: "), "{merged:?}");
     assert_eq!(run(["snapshot", "list", &mount]).succeeded(), "");

@@ -359,6 +359,49 @@ fn a_remount_changes_flags_and_tells_why_not() {
     umount(mount);
 }
 
+#[test]
+fn over_and_the_log_are_mount_options() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, log) = (&scratch.name("mount"), &scratch.name("base"), &scratch.name("log"));
+    fs::create_dir(base).unwrap();
+    fs::write(scratch.path("base/file"), "below").unwrap();
+    let remount = |options: &str| run(["mount", "-o", &format!("remount,{options}"), base]);
+    let refused = |run: support::Run, message: &str| {
+        assert!(run.code == 2 && run.errors.contains(message) && run.errors.lines().count() == 1, "{run:?}");
+    };
+    let audit = "audit(to=/dev/null)";
+    let options = format!("over,log-file={log},log-level=\"warn,cli=debug\"");
+    for stack in [audit.to_owned(), format!("{base} | {audit}")] {
+        run(["mount", &stack, base, "-o", &options]).succeeded();
+        assert_eq!(fs::read_to_string(scratch.path("base/file")).unwrap(), "below");
+        assert_eq!(status(base), format!("over,log-file={log}"), "{stack}");
+        assert_eq!(run(["log-level", base]).succeeded(), "warn,cli=debug\n");
+        remount(&format!("over,log-file={log},noexec,log-level=info")).succeeded();
+        assert_eq!(status(base), format!("noexec,over,log-file={log}"), "{stack}");
+        assert_eq!(run(["log-level", base]).succeeded(), "info\n");
+        refused(remount("log-file=/other"), "mount option 'log-file=/other' cannot be changed while ");
+        refused(remount("exec,log-level=loud"), "'loud' is not a log level");
+        assert_eq!(status(base), format!("noexec,over,log-file={log}"), "{stack}");
+        umount(base);
+        assert_eq!(fs::metadata(log).unwrap().mode() & 0o777, 0o600);
+        assert!(fs::read_to_string(log).unwrap().lines().last().unwrap().contains("unmounted"), "{stack}");
+        fs::remove_file(log).unwrap();
+    }
+    run(["mount", base, mount]).succeeded();
+    refused(run(["mount", "-o", "remount,over", mount]), "mount option 'over' cannot be changed while ");
+    umount(mount);
+    refused(run(["mount", base, mount, "-o", "over"]), "is not on ");
+    refused(run(["mount", "mem:", mount, "-o", "over"]), "is not on ");
+    refused(run(["mount", "-o", "over", "readonly"]), "<MOUNTPOINT>");
+    refused(run(["mount", "-o", &format!("over,lowerdir={base}"), mount]), "leave one of them out");
+    refused(run(["mount", "mem:", mount, "-o", "log-level=loud"]), "'loud' is not a log level");
+    let unwritable = run(["mount", "mem:", mount, "-o", "log-file=/none/log"]);
+    assert!(unwritable.code == 1 && unwritable.errors.contains("cannot open the log file /none/log"), "{unwritable:?}");
+}
+
 /// What is only in a mapping is written before flags change; where that fails, they stay.
 #[test]
 fn a_remount_stores_what_was_written_first() {
@@ -456,6 +499,39 @@ fn lines_of_fstab_are_mounted_once_and_remounted() {
         // Who checks permissions depends on the stack.
         let output = done.output.replace(",default_permissions", "");
         assert_eq!(output.lines().collect::<Vec<_>>(), expected, "{stack}");
+    }
+}
+
+#[test]
+fn lines_of_fstab_name_the_directory_below_and_the_log() {
+    if !can_use_helpers() {
+        return;
+    }
+    for kind in ["plyfs", "fuse.plyfs"] {
+        let scratch = Scratch::new();
+        let (mount, log) = (scratch.name("mount"), scratch.name("log"));
+        let fstab =
+            format!("{mount}|audit(to=/dev/null) {mount} {kind} over,log-file={log},log-level=debug,noexec 0 0\n");
+        let script = "
+            echo below > mount/file
+            mount -a; shown | wc -l
+            mount -a; shown | wc -l
+            cat mount/file
+            ./plyfs status mount | grep ^options
+            ./plyfs log-level mount
+            mount -o remount,log-level=warn,exec mount; ./plyfs log-level mount
+            mount -o remount,log-file=/other mount 2>&1 || echo refused
+            mount -o remount,log-level=info mount
+            ./plyfs umount mount; shown
+            grep -c unmounted log";
+        let done = with_fstab(&scratch, &fstab, script);
+        assert_eq!((done.code, done.errors.as_str()), (0, ""), "{kind}: {done:?}");
+        let lines: Vec<&str> = done.output.lines().collect();
+        let options = format!("options      noexec,over,log-file={log}");
+        assert_eq!(lines[..6], ["1", "1", "below", options.as_str(), "debug", "warn"], "{kind}: {done:?}");
+        let refused = "plyfs: mount option 'log-file=/other' cannot be changed while ";
+        assert!(lines[6].starts_with(refused), "{kind}: {done:?}");
+        assert_eq!(lines[lines.len() - 2..], ["refused", "1"], "{kind}: {done:?}");
     }
 }
 

@@ -85,7 +85,7 @@ fn change(scene: &Scene) {
     at(union, "gone").unwrap().unlink(&server(), name("x")).unwrap();
     root.rmdir(&server(), name("gone")).unwrap();
     root.mkdir(&server(), name("gone"), 0o755).unwrap();
-    scene.tell("snapshot-take", &[("name", "first one")]).unwrap();
+    scene.tell("snapshot-take", &[("name", "first-one")]).unwrap();
     root.rename(&server(), name("moved"), &at(union, "d").unwrap(), name("here"), RenameMode::Replace).unwrap();
     at(union, "d").unwrap().unlink(&server(), name("x")).unwrap();
     scene.tell("snapshot-take", &[("name", "second")]).unwrap();

@@ -393,7 +393,19 @@ fn failed_snapshot_commands_report_the_reason() {
     let unknown = "there is no snapshot x; plyfs snapshot list tells which there are";
     assert_eq!(error("snapshot-drop", &[("name", "x")]), unknown);
     assert_eq!(error("snapshot-diff", &[("from", "x")]), unknown);
-    assert_eq!(error("snapshot-take", &[("name", "a\nb")]), "a snapshot has a name of one line");
+    let refused = "the name of a snapshot has no spaces and no control characters; write";
+    for (name, proposal) in [
+        ("a\nb", "a-b"),
+        (" before  the upgrade", "before-the-upgrade"),
+        ("\u{1b}[31m", "[31m"),
+        ("\t", "before-upgrade"),
+    ] {
+        assert_eq!(error("snapshot-take", &[("name", name)]), format!("{refused} {proposal}"));
+    }
+    let length = "the name of a snapshot has 1 to 255 bytes; choose another, such as before-upgrade";
+    for name in ["", &"x".repeat(256)] {
+        assert_eq!(error("snapshot-take", &[("name", name)]), length);
+    }
     take(&scene, "x");
     assert_eq!(error("snapshot-take", &[("name", "x")]), "there is a snapshot x already");
     let read_only = common::unions::scene(&[(ReadOnly, &["a"])]);

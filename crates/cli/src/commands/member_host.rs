@@ -95,6 +95,10 @@ impl CommandHost for MemberHost {
         Box::new(progress::Bar::new(title))
     }
 
+    fn can_ask(&self) -> bool {
+        stdin().is_terminal() && stderr().is_terminal()
+    }
+
     fn ask(&self, question: &str) -> Option<String> {
         if !stdin().is_terminal() {
             return None;

@@ -10,6 +10,7 @@ pub(crate) mod log_level;
 pub(crate) mod member_host;
 pub(crate) mod mount;
 pub(crate) mod overlay;
+pub(crate) mod probe;
 pub(crate) mod programs;
 pub(crate) mod progress;
 pub(crate) mod run;

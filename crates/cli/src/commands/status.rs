@@ -1,14 +1,11 @@
 //! `plyfs status`: the mounts, their servers and their request counts.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use procfs::Process;
-use rustix::fs::{AtFlags, CWD, StatxFlags};
-use rustix::io::Errno;
 use serde::Serialize;
 
+use super::probe::{ProbeResult, probe};
 use super::{not_running, print, print_json, printable, table_with_headings};
 use crate::arguments::Status;
 use crate::control::MountReport;
@@ -87,7 +84,7 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
         let state = match stopped {
             _ if super::is_of_another_user(&entry) => MountState::OtherUser,
             Some(_) => MountState::Stopped,
-            None => probe_state(&entry.mount_point),
+            None => state_without_socket(&entry.mount_point),
         };
         let report = MountReport {
             mount_point,
@@ -102,31 +99,13 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
     lines
 }
 
-/// Returns the state of a mount whose server does not answer. Probes it in a separate process, which may hang forever, and
-/// cannot be killed then.
-fn probe_state(mount_point: &Path) -> MountState {
-    const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-    // The kernel itself reports that access is denied.
-    let own_status = rustix::fs::statx(CWD, mount_point, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
-    if own_status.err() == Some(Errno::ACCESS) {
-        return MountState::OtherUser;
-    }
-    let mut probe = Command::new("stat");
-    probe.args(["--file-system", "--format=%T", "--"]).arg(mount_point);
-    probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Without the probe, the only certain state is that the server is silent.
-    let Ok(mut probe) = probe.spawn() else { return MountState::Silent };
-    let end = Instant::now() + PROBE_TIMEOUT;
-    loop {
-        match probe.try_wait() {
-            Ok(Some(status)) if status.success() => return MountState::Silent,
-            Ok(Some(_)) => return MountState::Dead,
-            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
-            _ => {
-                let _ = probe.kill();
-                return MountState::Hung;
-            }
-        }
+/// Returns the state of a mount whose server has no control socket that the caller could find.
+fn state_without_socket(mount_point: &Path) -> MountState {
+    match probe(mount_point) {
+        ProbeResult::Serving => MountState::Silent,
+        ProbeResult::Hung => MountState::Hung,
+        ProbeResult::Dead => MountState::Dead,
+        ProbeResult::NoAccess => MountState::OtherUser,
     }
 }
 

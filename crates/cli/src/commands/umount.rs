@@ -1,43 +1,82 @@
-//! `plyfs umount`: ends a mount and waits for its server.
+//! `plyfs umount`: ends mounts and waits for their servers.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::is_root;
+use super::probe::{ProbeResult, probe};
 use crate::arguments::Umount;
 use crate::control::Request;
 use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::UnmountMode;
+use crate::fuse_connection;
+use crate::mount_table::{self, MountEntry};
 
-/// Time after which a person is told what the command waits for: by then the mount is gone, and the server closes what it is on,
+/// Time after which a person is informed of what the command waits for: by then the mount is gone, and the server closes what it is on,
 /// which takes as long as the storage below.
-const NOTICE_DELAY: Duration = Duration::from_secs(3);
+const NOTICE_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
-/// Runs the command.
+/// Runs the command. A mount point that cannot be unmounted is reported, and does not keep the others from it.
 pub(crate) fn run(arguments: &Umount) -> Outcome {
-    let (point, _) = super::own_plyfs_mount(&arguments.mount_point, "umount")?;
+    let mut outcome = Ok(());
+    let mut unmount_reporting = |mount_point: &Path| {
+        if let Err(failure) = unmount(mount_point, arguments) {
+            super::report(&failure);
+            if outcome.is_ok() {
+                outcome = Err(Failure::silent(failure.exit));
+            }
+        }
+    };
+    arguments.mount_points.iter().for_each(|mount_point| unmount_reporting(mount_point));
+    if arguments.all {
+        for entry in own_mounts() {
+            // One may be gone with another, which it was a copy of.
+            if mount_table::find_by_id(entry.mount).is_some() {
+                unmount_reporting(&entry.mount_point);
+            }
+        }
+    }
+    outcome
+}
+
+/// Returns the mounts of the caller, the last one made first: it may be in, or based on, an earlier one.
+fn own_mounts() -> Vec<MountEntry> {
+    let user = geteuid().as_raw();
+    let mut mounts = mount_table::read();
+    mounts.retain(|entry| entry.is_plyfs() && entry.user == Some(user));
+    mounts.reverse();
+    mounts
+}
+
+/// Unmounts one mount, and waits for its server.
+fn unmount(path: &Path, arguments: &Umount) -> Outcome {
+    let Umount { lazy, force, .. } = *arguments;
+    let (point, entry) = super::own_plyfs_mount(path, "umount")?;
     let mount_point = point.path().to_owned();
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
     let mount = client::find(&mount_point);
-    let is_silent = mount.is_none() && !arguments.lazy && client::has_silent_server(&mount_point);
-    if let Some(mount) = &mount {
-        synchronize(mount, &mount_point, arguments.lazy)?;
-    }
+    let is_silent = mount.is_none() && (force || !lazy) && client::has_silent_server(&mount_point);
+    let answers = mount.as_ref().map(|mount| synchronize(mount, &mount_point, lazy)).transpose()?;
+    let mode = match answers {
+        Some(false) | None if force => forced_mode(&entry, answers.is_some() || is_silent)?,
+        _ => UnmountMode::Clean,
+    };
+    let is_forced = mode != UnmountMode::Clean;
     let server = mount
         .and_then(|mount| mount.process())
         .and_then(|process| Some((process, pidfd_open(process, PidfdFlags::empty()).ok()?)));
-    let mode = if arguments.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
+    let mode = if lazy && !is_forced { UnmountMode::Lazy } else { mode };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {
-        Some((process, server)) if !arguments.lazy => wait_for(&server, process, &mount_point),
-        None if is_silent => {
+        Some((process, server)) if is_forced => wait_for_hung(&server, process, &mount_point),
+        Some((process, server)) if !lazy => wait_for(&server, process, &mount_point),
+        None if is_silent && !lazy => {
             super::notify(&format_args!(
                 "{} is unmounted; its server did not answer and was not waited for: if it is running, it may still have \
                  files of the stack open",
@@ -49,29 +88,71 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
     }
 }
 
+/// Returns how to unmount by force a mount whose server does not answer this command, after the connection of one that does not answer
+/// the kernel either was aborted. One that only takes long, or whose socket the caller cannot find, is unmounted like any other.
+///
+/// # Errors
+/// Fails if the connection cannot be aborted.
+fn forced_mode(entry: &MountEntry, is_server_silent: bool) -> Outcome<UnmountMode> {
+    match probe(&entry.mount_point) {
+        ProbeResult::Serving => return Ok(UnmountMode::Clean),
+        // Only the server itself could answer.
+        ProbeResult::NoAccess if !is_server_silent => return Ok(UnmountMode::Clean),
+        // Its end has aborted the connection.
+        ProbeResult::Dead => return Ok(UnmountMode::Lazy),
+        ProbeResult::Hung | ProbeResult::NoAccess => {}
+    }
+    let name = entry.mount_point.display();
+    let mode = match fuse_connection::abort(entry.device) {
+        Ok(()) => UnmountMode::Lazy,
+        Err(_) if is_root() => UnmountMode::Abort,
+        Err(error) => {
+            let remedy = format!("run as root, or have root mount -t fusectl none {}", fuse_connection::DIRECTORY);
+            let message = format!("the connection of {name} to its server cannot be aborted: {error}; {remedy}");
+            return Err(Failure::new(Exit::Permission, message));
+        }
+    };
+    super::notify(&format_args!(
+        "the server of {name} does not answer: its connection is aborted, and what it has not stored is lost"
+    ));
+    Ok(mode)
+}
+
 /// Has everything stored that was written so far: once the mount is gone, nobody learns of an error. A mount that is detached in any case
-/// is, after the error was reported.
+/// is, after the error was reported. Returns whether the server has answered.
 ///
 /// # Errors
 /// Those of the storage. A server that takes long to answer is no error: it stores everything when the mount is gone.
-fn synchronize(mount: &Mount, mount_point: &Path, is_lazy: bool) -> Outcome {
+fn synchronize(mount: &Mount, mount_point: &Path, is_lazy: bool) -> Outcome<bool> {
     match mount.text(&Request::Sync) {
-        Err(failure) if failure.exit != Exit::NoAnswer && is_lazy => {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.exit == Exit::NoAnswer => Ok(false),
+        Err(failure) if is_lazy => {
             super::notify(&format_args!("{failure}; {} is unmounted nevertheless", mount_point.display()));
-            Ok(())
+            Ok(true)
         }
-        Err(failure) if failure.exit != Exit::NoAnswer => {
+        Err(failure) => {
             let remedy = "copy what is needed from it; to unmount it nevertheless, add --lazy";
             Err(Failure::new(failure.exit, format!("{failure}; it stays mounted; {remedy}")))
         }
-        _ => Ok(()),
     }
+}
+
+/// Waits for a moment until the server of an aborted connection has ended: one that its storage holds up may never do so.
+fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
+    if !has_ended(server, Some(&NOTICE_TIME))? {
+        let (name, process) = (mount_point.display(), process.as_raw_nonzero());
+        super::notify(&format_args!(
+            "{name} is unmounted; its server has not ended and may still have files of the stack open; \
+             to end it: kill -KILL {process}"
+        ));
+    }
+    Ok(())
 }
 
 /// Waits until the server has ended, however long its storage takes: as long as it runs, not everything is closed below.
 fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
-    let delay = Timespec { tv_sec: NOTICE_DELAY.as_secs() as i64, tv_nsec: 0 };
-    if has_ended(server, Some(&delay))? {
+    if has_ended(server, Some(&NOTICE_TIME))? {
         return Ok(());
     }
     super::notify(&format_args!(

@@ -12,6 +12,8 @@ const VALUES: &[(&str, &[&str])] = &[
     ("entry_timeout", &[]),
     ("fsname", &[]),
     ("locks", &["base", "kernel"]),
+    ("log-file", &[]),
+    ("log-level", &["off", "error", "warn", "info", "debug", "trace"]),
     ("max_read", &[]),
     ("read_ahead", &[]),
     ("stay_awake", &[]),

@@ -3,6 +3,7 @@
 pub mod flags;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -46,6 +47,12 @@ pub struct MountOptions {
     pub read_ahead_bytes: Option<u32>,
     /// The source that mount(8) and df(1) show instead of the stack.
     pub source_name: Option<String>,
+    /// Mount over the directory that the stack is on.
+    pub over: bool,
+    /// The log file, as an absolute path; by default, the log goes to standard error or syslog.
+    pub log_file: Option<PathBuf>,
+    /// The log level, which may be invalid; by default, that of the command line.
+    pub log_level: Option<String>,
 }
 
 /// Whether requests come through io_uring, with a queue for each processor (Linux 6.14).
@@ -73,7 +80,7 @@ impl fmt::Display for Uring {
 const MAX_STAY_AWAKE_MICROSECONDS: u64 = 1_000_000;
 
 /// The options of Plyfs itself, in the form in which messages list them.
-pub(crate) const PLYFS_OPTIONS: [&str; 15] = [
+pub(crate) const PLYFS_OPTIONS: [&str; 18] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -81,7 +88,10 @@ pub(crate) const PLYFS_OPTIONS: [&str; 15] = [
     "entry_timeout",
     "fsname",
     "locks",
+    "log-file",
+    "log-level",
     "max_read",
+    "over",
     "passthrough",
     "nopassthrough",
     "read_ahead",
@@ -125,7 +135,8 @@ pub fn parse_after(flags: MountFlags, text: &str, sloppy: bool) -> Outcome<Mount
 }
 
 impl MountOptions {
-    /// Returns the options that differ from the defaults, as `-o` writes them.
+    /// Returns the options that differ from the defaults, as `-o` writes them, except for the log level, which also changes without a
+    /// remount.
     pub fn to_words(&self) -> Vec<String> {
         [flags::words(&self.flags), self.fixed_words()].concat()
     }
@@ -145,6 +156,7 @@ impl MountOptions {
     /// Returns those of them that a remount cannot change.
     pub fn fixed_words(&self) -> Vec<String> {
         let switches = [
+            (self.over, "over"),
             (self.allow_other == Some(true), "allow_other"),
             (self.allow_other == Some(false), "noallow_other"),
             (self.default_permissions, "default_permissions"),
@@ -166,6 +178,7 @@ impl MountOptions {
         words.extend(self.max_read_bytes.map(|bytes| format!("max_read={bytes}")));
         words.extend(self.read_ahead_bytes.map(|bytes| format!("read_ahead={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
+        words.extend(self.log_file.as_ref().map(|path| format!("log-file={}", path.display())));
         words
     }
 }
@@ -183,6 +196,14 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
             Some("base") => options.base_locks = Some(true),
             Some("kernel") => options.base_locks = Some(false),
             _ => return Err(invalid_option(key, "is base or kernel", "locks=base")),
+        },
+        "log-file" => match value {
+            Some(path) if !path.is_empty() => options.log_file = Some(log_file_path(Path::new(path))?),
+            _ => return Err(invalid_option(key, "needs the path of a file", "log-file=/var/log/plyfs.log")),
+        },
+        "log-level" => match value {
+            Some(level) if !level.is_empty() => options.log_level = Some(level.to_owned()),
+            _ => return Err(invalid_option(key, "needs a level", "log-level=debug")),
         },
         "max_read" => match value.and_then(|value| value.parse().ok()).filter(|bytes| *bytes >= 4096) {
             Some(bytes) => options.max_read_bytes = Some(bytes),
@@ -222,6 +243,7 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
             return Err(invalid_option(key, "takes no value", key));
         }
         "remount" => {}
+        "over" => options.over = true,
         "allow_other" => options.allow_other = Some(true),
         "noallow_other" => options.allow_other = Some(false),
         "default_permissions" => options.default_permissions = true,
@@ -231,6 +253,16 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         _ => return Ok(flags::apply(&mut options.flags, key)),
     }
     Ok(true)
+}
+
+/// Returns the path of a log file in absolute form: a server in the background has another working directory.
+///
+/// # Errors
+/// Fails if the path is empty, or if the current directory cannot be determined.
+pub(crate) fn log_file_path(path: &Path) -> Outcome<PathBuf> {
+    std::path::absolute(path).map_err(|error| {
+        Failure::new(Exit::Usage, format!("invalid name of the log file: {error}; give the path of a file"))
+    })
 }
 
 /// Splits at commas; a comma in double quotes or after a backslash belongs to its word.
@@ -284,62 +316,4 @@ fn unknown(key: &str) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_of_an_fstab_line_are_parsed() {
-        let text =
-            "noauto,_netdev,x-systemd.automount,comment=x,ro,allow_other,attr_timeout=1.5,fsname=\"a,b\",nosuid,suid";
-        let options = parse(text, false).unwrap();
-        assert!(options.flags.read_only && !options.flags.no_suid && !options.remount);
-        assert_eq!(options.allow_other, Some(true));
-        assert_eq!(options.attribute_timeout, Some(Duration::from_millis(1500)));
-        assert_eq!(options.source_name.as_deref(), Some("a,b"));
-    }
-
-    #[test]
-    fn later_options_win_and_empty_ones_are_ignored() {
-        assert_eq!(parse("ro,,rw,defaults", false).unwrap(), MountOptions::default());
-        assert_eq!(parse("", false).unwrap(), MountOptions::default());
-    }
-
-    #[test]
-    fn unknown_and_invalid_options_name_the_remedy() {
-        let message = |text| parse(text, false).unwrap_err().message;
-        assert_eq!(message("alow_other"), "unknown mount option 'alow_other'; did you mean 'allow_other'?");
-        assert!(message("lowercase").contains("valid are the common options of mount(8), and allow_other, "));
-        assert!(message("uid=1000").ends_with("; to list them: plyfs layers") && message("rbind").contains("mount(8)"));
-        assert_eq!(message("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
-        assert_eq!(message("nofail=1"), "mount option 'nofail' takes no value; write nofail");
-        assert_eq!(
-            message("attr_timeout=x"),
-            "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
-        );
-        assert_eq!(
-            message("attr_timeout=-1"),
-            "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
-        );
-        assert_eq!(message("ro=1"), "mount option 'ro' takes no value; write ro");
-        assert_eq!(message("writes=x"), "mount option 'writes' is back or through; write writes=through");
-        assert_eq!(message("locks=x"), "mount option 'locks' is base or kernel; write locks=base");
-        assert_eq!(
-            message("stay_awake=2000000"),
-            "mount option 'stay_awake' needs microseconds up to 1000000; write stay_awake=200"
-        );
-        let message_of_without = message("without=passthrough:splice");
-        let expected = "mount option 'without': the FUSE protocol has no feature 'splice'; there are async-read, ";
-        assert!(message_of_without.starts_with(expected), "{message_of_without}");
-        assert!(message("without").contains("no feature ''; there are "));
-        assert_eq!(message("fsname="), "mount option 'fsname' needs a name; write fsname=NAME");
-        assert!(parse("alow_other", true).is_ok());
-    }
-
-    #[test]
-    fn options_convert_back_to_words() {
-        let text = "ro,suid,sync,noallow_other,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,read_ahead=4096,fsname=x";
-        assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
-        let twice = parse("without=PASSTHROUGH,without=max_pages:passthrough", false).unwrap();
-        assert_eq!(twice.to_words(), ["without=max-pages:passthrough"]);
-    }
-}
+mod tests;

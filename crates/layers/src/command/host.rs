@@ -50,6 +50,9 @@ pub trait CommandHost {
     /// Returns a progress bar on a terminal that begins with `title`, for long work of this process whose extent is known.
     fn progress_bar(&self, title: &str) -> Box<dyn ProgressBar>;
 
+    /// Returns whether there is a person to ask: standard input and standard error are a terminal.
+    fn can_ask(&self) -> bool;
+
     /// Prints a question on the terminal, and returns the line that is entered; `None` if standard input is no terminal, or has ended.
     fn ask(&self, question: &str) -> Option<String>;
 }

@@ -59,7 +59,7 @@ const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
         &["branches-mount-timeout", "branches-mount-timeout-fail"],
         "wait for branches with x-systemd.requires-mounts-for=PATH",
     ),
-    (&["log.file", "log.metrics", "debug"], "see --log-file and plyfs stats"),
+    (&["log.file", "log.metrics", "debug"], "see the mount option log-file, and plyfs stats"),
 ];
 
 /// Options that request what a union does not do, unless they have one of these values: the reason.

@@ -1,6 +1,6 @@
 //! Loading of FiST programs for a command, and the output of their diagnostics.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 
 use fist::diagnostic::Diagnostic;
@@ -11,6 +11,7 @@ use fist::report::{self, Colours};
 
 use crate::commands::report as report_failure;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
 
 /// Calls `process` with each file. The errors of one file are reported, and the others are processed nevertheless.
 pub(crate) fn for_each_file(files: &[PathBuf], process: impl Fn(&Path) -> Outcome) -> Outcome {
@@ -54,8 +55,7 @@ pub(crate) fn load_failure(failure: load::Failure) -> Failure {
 
 /// Prints the diagnostics, in colour on a terminal unless the user has disabled it.
 pub(crate) fn print_diagnostics(file: &str, text: &str, diagnostics: &[Diagnostic]) {
-    let is_colourful = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let colours = if is_colourful { Colours::Always } else { Colours::Never };
+    let colours = if output::may_colour(&stderr()) { Colours::Always } else { Colours::Never };
     if !diagnostics.is_empty() {
         // Standard error may be closed; the exit code still reports the failure.
         let _ = writeln!(stderr(), "{}", report::report(file, text, diagnostics, colours));

@@ -1,6 +1,6 @@
 //! The parameters that a server needs for its mount.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
@@ -13,7 +13,6 @@ pub(crate) struct MountJob {
     pub(crate) expression: Expression,
     pub(crate) plan: MountPlan,
     pub(crate) log_level: String,
-    pub(crate) log_file: Option<PathBuf>,
     pub(crate) foreground: bool,
     pub(crate) explain: bool,
     /// The mount hides existing files.

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stack::command::MountTranslator;
 
@@ -19,7 +19,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 use crate::front_end::{MountPlan, MountPoint};
 use crate::logging::{self, Destination};
-use crate::{mount_table, options};
+use crate::mount_table;
+use crate::options::{self, MountOptions};
 use job::{MountJob, check_not_mounted};
 use remount::Remount;
 
@@ -28,60 +29,80 @@ const NO_MOUNT_POINT: &str =
     "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help";
 
 /// The message for a mount over its own base that is also a union by options.
-const NO_OVERLAY_OVER: &str =
-    "lowerdir names the directories of a union, and --over another base; leave one of them out";
+const NO_OVERLAY_OVER: &str = "lowerdir names the directories of a union, and over another base; leave one of them out";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {
     let text = arguments.options.join(",");
     let overlay = overlay::describes_overlay(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
     let mut options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), false)?;
-    options.uring = arguments.uring.or(options.uring);
     if options.remount {
         return run_remount(arguments);
     }
+    add_arguments(&mut options, arguments)?;
     if !arguments.foreground {
         daemon::close_inherited();
     }
     options.check_privileged_options()?;
-    logging::check(&arguments.log_level)?;
-    let mut mount_point = arguments.over.as_ref().or(arguments.mount_point.as_ref());
-    let only_word = PathBuf::from(&arguments.stack);
-    let expression = match (&arguments.over, overlay) {
-        (Some(_), Some(_)) => return Err(Failure::new(Exit::Usage, NO_OVERLAY_OVER)),
-        (Some(directory), None) => Expression::read_over(directory, &arguments.stack)?,
-        (None, Some(overlay)) => {
-            mount_point = mount_point.or(Some(&only_word).filter(|_| !arguments.explain));
-            overlay.expression
-        }
-        (None, None) => Expression::read(&arguments.stack)?,
-    };
+    let log_level = log_level(&options, arguments.trace)?;
+    let mut mount_point = arguments.over.as_deref().or(arguments.mount_point.as_deref());
+    if overlay.is_some() && !arguments.explain {
+        mount_point = mount_point.or(Some(Path::new(&arguments.stack)));
+    }
+    let no_mount_point = || Failure::new(Exit::Usage, NO_MOUNT_POINT);
+    let over = options.over.then(|| mount_point.ok_or_else(no_mount_point)).transpose()?;
+    let expression = read_stack(&arguments.stack, overlay, over)?;
     let Some(mount_point) = mount_point else {
         if !arguments.explain {
-            return Err(Failure::new(Exit::Usage, NO_MOUNT_POINT));
+            return Err(no_mount_point());
         }
         let plan = MountPlan { options, ..MountPlan::default() };
         let file_system = expression.build_for_description()?;
         return super::print(&super::explain::text(&expression, file_system.as_ref(), &plan));
     };
-    let log_level =
-        if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
     let point =
         open_mount_point(mount_point).map_err(|failure| swapped(&arguments.stack, mount_point).unwrap_or(failure))?;
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
         source: options.source_name.clone().unwrap_or_else(|| expression.canonical_form()).into(),
+        over: options.over,
         options,
-        over: arguments.over.is_some(),
     };
-    let log_file = arguments.log_file.as_deref().map(std::path::absolute).transpose().map_err(|error| {
-        Failure::new(Exit::Usage, format!("invalid name of the log file: {error}; give the path of a file"))
-    })?;
-    let hides = arguments.over.is_none() && is_in_use(&point);
+    let hides = !plan.over && is_in_use(&point);
     let (foreground, explain) = (arguments.foreground, arguments.explain);
     // Before the mount, which may cover branches.
     let warnings = expression.warnings();
-    start_server(&MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings }, point)
+    start_server(&MountJob { expression, plan, log_level, foreground, explain, hides, warnings }, point)
+}
+
+/// Adds the arguments that are mount options as well, which take precedence.
+fn add_arguments(options: &mut MountOptions, arguments: &Mount) -> Outcome {
+    options.uring = arguments.uring.or(options.uring);
+    options.over |= arguments.over.is_some();
+    if let Some(path) = &arguments.log_file {
+        options.log_file = Some(options::log_file_path(path)?);
+    }
+    if let Some(level) = &arguments.log_level {
+        options.log_level = Some(level.clone());
+    }
+    Ok(())
+}
+
+/// Returns the log level of a server.
+fn log_level(options: &MountOptions, is_traced: bool) -> Outcome<String> {
+    let level = options.log_level.as_deref().unwrap_or(logging::DEFAULT_LEVEL);
+    logging::check(level)?;
+    Ok(if is_traced { logging::with_trace(level) } else { level.to_owned() })
+}
+
+/// Returns the stack of a mount: the union that its options describe, one over the directory `over`, or the stack as it is written.
+fn read_stack(stack: &OsStr, overlay: Option<OverlayMount>, over: Option<&Path>) -> Outcome<Expression> {
+    match (over, overlay) {
+        (Some(_), Some(_)) => Err(Failure::new(Exit::Usage, NO_OVERLAY_OVER)),
+        (Some(directory), None) => Expression::read_over(directory, stack),
+        (None, Some(overlay)) => Ok(overlay.expression),
+        (None, None) => Expression::read(stack),
+    }
 }
 
 /// Implements the helper of mount(8).
@@ -136,19 +157,21 @@ fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
         daemon::close_inherited();
     }
     options.check_privileged_options()?;
-    let expression = overlay.map_or_else(|| Expression::read(&arguments.stack), |overlay| Ok(overlay.expression))?;
+    let log_level = log_level(&options, false)?;
+    let over = options.over.then_some(arguments.mount_point.as_path());
+    let expression = read_stack(&arguments.stack, overlay, over)?;
     let point = open_mount_point(&arguments.mount_point)?;
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
         source: options.source_name.clone().map_or_else(|| source.to_owned(), OsString::from),
+        over: options.over,
         options,
-        over: false,
     };
     let message = format!("plyfs: {} mounted on {}\n", expression.canonical_form(), plan.mount_point.display());
     if !arguments.fake {
-        let (log_level, hides, warnings) = ("info".to_owned(), is_in_use(&point), expression.warnings());
-        let (log_file, foreground, explain) = (None, arguments.foreground, false);
-        let job = MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings };
+        let (hides, warnings) = (!plan.over && is_in_use(&point), expression.warnings());
+        let (foreground, explain) = (arguments.foreground, false);
+        let job = MountJob { expression, plan, log_level, foreground, explain, hides, warnings };
         start_server(&job, point)?;
     }
     if arguments.verbose { super::print(&message) } else { Ok(()) }
@@ -165,6 +188,10 @@ pub(crate) fn run_overlay(arguments: &OverlayArguments) -> Outcome {
         daemon::close_inherited();
     }
     options.check_privileged_options()?;
+    if options.over {
+        return Err(Failure::new(Exit::Usage, NO_OVERLAY_OVER));
+    }
+    let log_level = log_level(&options, arguments.debug)?;
     let point = open_mount_point(&arguments.mount_point)?;
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
@@ -172,9 +199,8 @@ pub(crate) fn run_overlay(arguments: &OverlayArguments) -> Outcome {
         options,
         over: false,
     };
-    let log_level = if arguments.debug { logging::with_trace("info") } else { "info".to_owned() };
-    let (log_file, explain, hides, warnings) = (None, false, false, expression.warnings());
-    start_server(&MountJob { expression, plan, log_level, log_file, foreground, explain, hides, warnings }, point)
+    let (explain, hides, warnings) = (false, false, expression.warnings());
+    start_server(&MountJob { expression, plan, log_level, foreground, explain, hides, warnings }, point)
 }
 
 /// Implements `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.
@@ -184,6 +210,7 @@ fn run_remount(arguments: &Mount) -> Outcome {
         || arguments.explain
         || arguments.trace
         || arguments.log_file.is_some()
+        || arguments.log_level.is_some()
         || arguments.uring.is_some();
     if has_other_options {
         let message = "a remount changes only mount options; \
@@ -226,7 +253,7 @@ fn start_server(job: &MountJob, point: MountPoint) -> Outcome {
                 .and_then(|()| server::start(job, point));
             match started {
                 Ok(server) => {
-                    reporter.report_usable(job.log_file.as_deref());
+                    reporter.report_usable(job.plan.options.log_file.as_deref());
                     server.run()
                 }
                 Err(failure) => {
@@ -239,7 +266,7 @@ fn start_server(job: &MountJob, point: MountPoint) -> Outcome {
 }
 
 fn destination(job: &MountJob, otherwise: Destination) -> Destination {
-    job.log_file.clone().map_or(otherwise, Destination::File)
+    job.plan.options.log_file.clone().map_or(otherwise, Destination::File)
 }
 
 /// Opens the directory to be mounted on, once: the mount is made there even if its path changes.

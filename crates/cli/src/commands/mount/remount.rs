@@ -1,7 +1,7 @@
 //! `mount -o remount`: changes the flags of an existing mount.
 //!
 //! Everything written before is on storage when the mount becomes read-only. The kernel keeps the flags; the server is informed
-//! of those that it must act on.
+//! of those that it must act on, and of the log level.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,6 +15,7 @@ use crate::control::{MountReport, Request};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 use crate::front_end::MountPoint;
+use crate::logging;
 use crate::mount_table::MountEntry;
 use crate::options::{self, MountOptions, flags};
 use crate::runtime_directory;
@@ -39,7 +40,7 @@ pub(crate) struct Remount<'a> {
 }
 
 impl Remount<'_> {
-    /// Changes the flags.
+    /// Changes the flags, and the log level if it is named.
     pub(crate) fn run(&self) -> Outcome {
         let name = self.point.path().display();
         if !is_root() {
@@ -58,6 +59,7 @@ impl Remount<'_> {
             false => options::parse_after(current, self.options, self.sloppy)?,
         };
         self.check_fixed_options(&options, &server.report)?;
+        options.log_level.as_deref().map_or(Ok(()), logging::check)?;
         let mut wanted = options.flags;
         if wanted.synchronous_directories && !current.synchronous_directories {
             return Err(self.fixed("dirsync"));
@@ -66,7 +68,11 @@ impl Remount<'_> {
         server.text(&Request::Sync)?;
         self.check_written()?;
         self.point.remount(&wanted).map_err(|error| self.refused(&error))?;
-        server.text(&Request::FlagsChanged { options: flags::words(&wanted) }).map(drop)
+        server.text(&Request::FlagsChanged { options: flags::words(&wanted) })?;
+        match options.log_level {
+            Some(level) => server.text(&Request::LogLevel { level: Some(level) }).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Asks the kernel whether everything that it has passed on could be written: only the kernel knows, and syncfs(2) does not
@@ -99,9 +105,12 @@ impl Remount<'_> {
 
     fn check_same_stack(&self, report: &MountReport) -> Outcome {
         let Some(stack) = self.stack else { return Ok(()) };
-        let is_same = stack.to_string_lossy() == self.entry.source
-            || Expression::read(stack).is_ok_and(|expression| expression.canonical_form() == report.stack);
-        if is_same {
+        let read = match report.options.iter().any(|option| option == "over") {
+            true => Expression::read_over(self.point.path(), stack),
+            false => Expression::read(stack),
+        };
+        let is_same = || read.is_ok_and(|expression| expression.canonical_form() == report.stack);
+        if stack.to_string_lossy() == self.entry.source || is_same() {
             return Ok(());
         }
         let name = self.point.path().display();

@@ -22,6 +22,7 @@ use crate::logging;
 use crate::options::{self, MountOptions};
 use crate::registry::registry;
 use crate::runtime_directory;
+use crate::service_manager::ServiceManager;
 
 /// A mount that is usable.
 pub(crate) struct MountServer {
@@ -38,8 +39,8 @@ struct MountContext {
     report: MountReport,
     /// The mount options, whose flags a remount changes.
     options: Mutex<MountOptions>,
-    /// The mount covers its own base.
-    is_over: bool,
+    /// Informed of the end of the mount.
+    service_manager: ServiceManager,
 }
 
 /// Builds the stack, mounts it and opens the control socket. If any step fails, nothing stays mounted.
@@ -68,8 +69,9 @@ pub(crate) fn start(job: &MountJob, point: MountPoint) -> Outcome<MountServer> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..MountReport::default()
     };
-    let (options, is_over) = (Mutex::new(job.plan.options.clone()), job.plan.over);
-    let mount = Arc::new(MountContext { served, file_system, started: Instant::now(), report, options, is_over });
+    let (options, service_manager) = (Mutex::new(job.plan.options.clone()), ServiceManager::of(job.foreground));
+    let started = Instant::now();
+    let mount = Arc::new(MountContext { served, file_system, started, report, options, service_manager });
     let watching = handle_signals(signals, Arc::clone(&mount));
     let socket = watching.and_then(|()| ControlSocket::start(Arc::clone(&mount) as Arc<dyn RequestHandler>));
     match socket {
@@ -87,7 +89,10 @@ pub(crate) fn start(job: &MountJob, point: MountPoint) -> Outcome<MountServer> {
 impl MountServer {
     /// Serves until the mount is gone, and flushes everything to storage.
     pub(crate) fn run(self) -> Outcome {
+        let MountReport { stack, mount_point, .. } = &self.mount.report;
+        self.mount.service_manager.ready(&format!("Serving {stack} on {mount_point}"));
         self.mount.served.wait();
+        self.mount.service_manager.stopping(&format!("{mount_point} is unmounted; storing what was written"));
         if let Err(errno) = self.mount.file_system.end_of_use() {
             tracing::error!(%errno, "not everything could be written to storage");
         }
@@ -156,13 +161,9 @@ impl MountContext {
         list.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the current options, and the option for a mount over its own base.
+    /// Returns the current options.
     fn option_words(&self) -> Vec<String> {
-        let mut words = self.options.lock().unwrap_or_else(PoisonError::into_inner).to_words();
-        if self.is_over {
-            words.insert(0, "over".to_owned());
-        }
-        words
+        self.options.lock().unwrap_or_else(PoisonError::into_inner).to_words()
     }
 
     fn report(&self) -> MountReport {
@@ -197,6 +198,7 @@ fn handle_signals(mut signals: Signals, mount: Arc<MountContext>) -> Outcome {
     let waiting = Arc::clone(&mount);
     let end = move || {
         if end_receiver.recv().is_ok() {
+            waiting.service_manager.stopping(&format!("Unmounting {}", waiting.report.mount_point));
             waiting.served.unmount(false);
         }
     };

@@ -6,6 +6,7 @@ use clap::Args;
 use rustix::process::geteuid;
 use vnode::Caller;
 
+use super::confirmation::confirm;
 use crate::command::{CommandHost, Exit, Failure, MountAnswers, Outcome, Print};
 use crate::printable::escaped;
 use crate::union::check::{CheckError, CheckOptions, Finding, check};
@@ -18,9 +19,12 @@ pub(crate) struct CheckArguments {
     /// Stack as it is mounted, or its branches: "/rw=rw, /cd=ro | union", or /rw=rw /cd=ro
     #[arg(value_name = "STACK|BRANCH", required = true)]
     branches: Vec<OsString>,
-    /// Repair the findings
+    /// Repair the findings; on a terminal, asks for confirmation first
     #[arg(long)]
     repair: bool,
+    /// Do not ask for confirmation
+    #[arg(short, long, requires = "repair")]
+    yes: bool,
     /// Also report harmless leftovers: whiteouts that hide nothing, and copies whose originals are gone
     #[arg(long)]
     idle: bool,
@@ -31,8 +35,11 @@ pub(crate) struct CheckArguments {
 
 /// Checks the branches, and prints a line for each finding.
 pub(crate) fn run(arguments: &CheckArguments, host: &dyn CommandHost) -> Outcome {
-    let CheckArguments { branches, repair, idle, losses } = arguments;
+    let CheckArguments { branches, repair, yes, idle, losses } = arguments;
     let options = CheckOptions { repair: *repair, idle: *idle, losses: *losses };
+    if *repair {
+        confirm(host, "repair what is found in these branches?", *yes)?;
+    }
     let mut branches = Some(host.open_branches(&branches.join(OsStr::new(", ")))?);
     check_not_mounted(branches.as_deref().unwrap_or_default(), host)?;
     let mut result = CheckResult { checked: Ok(()), findings: 0, unrepaired: 0, printed: Ok(()) };

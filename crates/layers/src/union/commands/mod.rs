@@ -3,6 +3,7 @@
 mod branches;
 mod check;
 mod client;
+mod confirmation;
 mod moves;
 mod snapshot;
 mod views;

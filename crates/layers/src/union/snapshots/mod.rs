@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
+use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode, is_terminal_control};
 
 use super::branch::branches::{BranchMember, BranchSlot, Branches};
 use super::branch::history::{self, History, Snapshot};
@@ -30,6 +30,9 @@ use merge::LayerMerge;
 /// Initial delay before a failed merge is retried; it grows with each failure, since all others wait during a retry.
 const INITIAL_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(32);
+
+/// Maximum length of the name of a snapshot, in bytes.
+const MAX_NAME_BYTES: usize = 255;
 
 type CommandResult = std::result::Result<String, ControlError>;
 type CommandOutcome = std::result::Result<(), ControlError>;
@@ -393,9 +396,21 @@ fn first_layer(group: &[BranchSlot]) -> Arc<BranchMember> {
     Arc::clone(&first.expect("a branch has a layer").member)
 }
 
+/// Checks the name of a new snapshot. Earlier versions took names with spaces, which remain valid.
 fn check_name(name: &str) -> CommandOutcome {
-    let is_name = !name.is_empty() && name.len() <= 255 && !name.chars().any(char::is_control);
-    if is_name { Ok(()) } else { Err(ControlError::BadArgument("a snapshot has a name of one line".to_owned())) }
+    let is_refused = |character: char| character.is_whitespace() || is_terminal_control(character);
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let message =
+            format!("the name of a snapshot has 1 to {MAX_NAME_BYTES} bytes; choose another, such as before-upgrade");
+        return Err(ControlError::BadArgument(message));
+    }
+    if name.contains(is_refused) {
+        let words: Vec<&str> = name.split(is_refused).filter(|word| !word.is_empty()).collect();
+        let proposal = if words.is_empty() { "before-upgrade".to_owned() } else { words.join("-") };
+        let message = format!("the name of a snapshot has no spaces and no control characters; write {proposal}");
+        return Err(ControlError::BadArgument(message));
+    }
+    Ok(())
 }
 
 fn unknown(name: &str) -> ControlError {

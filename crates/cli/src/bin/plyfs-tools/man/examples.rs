@@ -28,6 +28,10 @@ const EXAMPLES: &[(&str, Examples)] = &[
             ("Layers over the directory itself, so that nothing bypasses them", "plyfs mount --over /usr audit"),
             ("With options, and a description of the stack first", "plyfs mount --explain -o ro,noexec mem: /mnt"),
             ("Change the options of a mount", "plyfs mount -o remount,ro /mnt"),
+            (
+                "In the foreground, as a service of systemd of Type=notify",
+                "plyfs mount -f \"/srv/data | readonly\" /mnt",
+            ),
         ],
     ),
     (
@@ -35,6 +39,8 @@ const EXAMPLES: &[(&str, Examples)] = &[
         &[
             ("Unmount, and wait until everything is stored", "plyfs umount /mnt"),
             ("Detach a mount that is in use", "plyfs umount --lazy /mnt"),
+            ("Clear a mount whose server does not answer", "plyfs umount --force /mnt"),
+            ("Unmount everything, as before a shutdown", "plyfs umount --all"),
         ],
     ),
     ("plyfs-status", &[("All mounts, and one in detail", "plyfs status\nplyfs status /mnt")]),
