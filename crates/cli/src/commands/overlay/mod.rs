@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::Outcome;
 use crate::expression::Expression;
 use options::OverlayOptions;
 
@@ -69,8 +69,4 @@ pub(crate) fn default_options() -> &'static str {
         true => "allow_other,suid,noatime",
         false => "noatime",
     }
-}
-
-fn wrong(message: String) -> Failure {
-    Failure::new(Exit::Usage, message)
 }

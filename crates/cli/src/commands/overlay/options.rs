@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use super::wrong;
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
 
 /// What describes an overlay.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -158,6 +157,10 @@ fn ranges(key: &str, text: &str) -> Outcome<Vec<[u32; 3]>> {
 
 fn id(key: &str, text: &str) -> Outcome<u32> {
     text.parse().map_err(|_| wrong(format!("option '{key}' needs a number; write {key}=1000")))
+}
+
+fn wrong(message: String) -> Failure {
+    Failure::new(Exit::Usage, message)
 }
 
 #[cfg(test)]
