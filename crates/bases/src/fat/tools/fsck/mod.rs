@@ -63,18 +63,19 @@ pub fn fsck(
     checker.check_tables()?;
     checker.check_boot()?;
     checker.flush_repairs()?;
-    let (before, mut failures) = (checker.report.unrepaired(), 0);
-    loop {
+    let mut failures = 0;
+    let is_whole = loop {
+        let before = checker.report.unrepaired();
         let starts_again = checker.check_files()?;
         // What had no room may have some after the other repairs.
         failures += u32::from(checker.has_failed);
         let tries_again = checker.has_failed && failures <= FAILURES_MAX;
         if !starts_again && !tries_again || checker.restarts == 0 {
-            break;
+            break !starts_again && checker.report.unrepaired() == before;
         }
         checker.restart();
-    }
-    checker.check_hard_links(checker.report.unrepaired() == before)?;
+    };
+    checker.check_hard_links(is_whole)?;
     checker.flush_repairs()?;
     checker.check_label()?;
     checker.check_info()?;
