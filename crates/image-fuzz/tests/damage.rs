@@ -20,6 +20,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Number of damaged images of each format by default.
 const MUTATIONS: u64 = 500;
+/// Number of damaged images after which a long run says how far it is.
+const REPORTED: u64 = 50_000;
 /// Memory that an image may take, its own pages included: the options of both formats and a multiple of the largest input.
 const MEMORY_MAX: usize = 24 << 20;
 /// CPU time that an image may take.
@@ -47,7 +49,10 @@ fn run(format: &str, attack: impl Fn(&Input) -> bool) {
     let first = number("IMAGE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
     eprintln!("{format}: IMAGE_SEED={first} IMAGE_MUTATIONS={count}, {} inputs", inputs.len());
     let mut used = 0;
-    for seed in first..first + count {
+    for (done, seed) in (first..first + count).enumerate() {
+        if count >= REPORTED && done as u64 % REPORTED == 0 {
+            eprintln!("{format}: {done} of {count}");
+        }
         let mut random = Rng::with_seed(seed);
         let mut bytes = random.choice(&inputs).unwrap().clone();
         let other = random.choice(&inputs).unwrap();

@@ -5,8 +5,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 use plyfs_cli::command::MemberCommand;
 use plyfs_cli::{BaseKind, Kind, OptionSpecification};
 
-use super::examples;
-use super::page;
+use super::{page, pages};
 
 /// Returns the man page of a layer: what it does, its options and its control commands, as the layer specifies them.
 pub(crate) fn layer_page(kind: &Kind) -> Roff {
@@ -22,7 +21,7 @@ pub(crate) fn layer_page(kind: &Kind) -> Roff {
     for control in kind.controls {
         page::definition(&mut page, [bold(control.to_string())], control.summary);
     }
-    page::examples(&mut page, examples::of(&name));
+    page::examples(&mut page, &pages::of(&format!("{name}(7)")).examples);
     add_related(&mut page, "plyfs-layers(7)", kind.commands);
     page
 }
@@ -37,7 +36,7 @@ pub(crate) fn base_page(kind: &BaseKind) -> Roff {
         page::section(&mut page, "DESCRIPTION", &[sentence.as_str()]);
     }
     add_options(&mut page, kind.options);
-    page::examples(&mut page, examples::of(&name));
+    page::examples(&mut page, &pages::of(&format!("{name}(7)")).examples);
     add_related(&mut page, "plyfs-bases(1)", kind.commands);
     page
 }

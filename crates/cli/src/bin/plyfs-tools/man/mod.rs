@@ -1,9 +1,9 @@
 //! The man pages: those of the commands, of the layers and bases, and of what they have in common.
 
 mod commands;
-mod examples;
 mod members;
 mod page;
+mod pages;
 mod topics;
 
 use std::fs;

@@ -48,7 +48,7 @@ pub(crate) fn literal(page: &mut Roff, lines: &str) {
 }
 
 /// Adds the section with examples, each with what it does; nothing if there are none.
-pub(crate) fn examples(page: &mut Roff, examples: &[(&str, &str)]) {
+pub(crate) fn examples(page: &mut Roff, examples: &[(String, String)]) {
     if examples.is_empty() {
         return;
     }

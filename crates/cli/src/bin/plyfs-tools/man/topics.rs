@@ -4,7 +4,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use plyfs_cli::Registry;
 
-use super::{examples, page};
+use super::{page, pages};
 
 /// The grammar, as in the documentation of stack expressions.
 const GRAMMAR: &str = r#"stack   := source { "|" layer }
@@ -42,10 +42,9 @@ pub(crate) fn stack_page() -> Roff {
         &mut page,
         "BASES AND BRANCHES",
         &[
-            "A base is the path of a directory, of a file or of a block device, or a kind and a location, such as mem: or \
-             iso:disc.iso. The contents of a file or device determine the kind. plyfs-bases(1) lists the kinds.",
-            "Several branches, the one of highest priority first, need a first layer that joins them. For a union, a mode follows \
-             each: rw for a branch that is read and written, ro for one that is only read, nc for one in which existing objects are \
+            "A base is the path of a directory, of a file or of a block device, or a kind and a location, with a colon between them. \
+             The contents of a file or device determine the kind of a path. plyfs-bases(1) lists the kinds.",
+            "Several branches, the one of highest priority first, need a first layer that joins them. A mode follows each: rw for a branch that is read and written, ro for one that is only read, nc for one in which existing objects are \
              changed but none are created. A branch can be a stack of its own, in parentheses.",
         ],
     );
@@ -61,7 +60,7 @@ pub(crate) fn stack_page() -> Roff {
         ],
     );
     add_search_path(&mut page);
-    page::examples(&mut page, examples::of("plyfs-stack"));
+    page::examples(&mut page, &pages::of("plyfs-stack(5)").examples);
     page::see_also(
         &mut page,
         &["plyfs(1)", "plyfs-mount(1)", "plyfs-explain(1)", "plyfs-layers(7)", "mount.plyfs(8)", "fstab(5)"]
@@ -125,7 +124,7 @@ pub(crate) fn layers_page(registry: &Registry) -> Roff {
     for (key, value, meaning) in PROGRAM_OPTIONS {
         page::definition(&mut page, page::option(key, value), meaning);
     }
-    page::examples(&mut page, &[("A union, an audit log above it", "/rw=rw, /cd=ro | union | audit")]);
+    page::examples(&mut page, &pages::of("plyfs-layers(7)").examples);
     let mut pages = ["plyfs(1)", "plyfs-layers(1)", "plyfs-fist(1)", "plyfs-stack(5)"].map(str::to_owned).to_vec();
     pages.extend(registry.layers().iter().map(|kind| format!("plyfs-layer-{}(7)", kind.name)));
     pages.extend(registry.bases().iter().map(|kind| format!("plyfs-base-{}(7)", kind.name)));
@@ -150,7 +149,7 @@ pub(crate) fn tools_page() -> Roff {
             "plyfs looks for it in its own directory, then in the absolute directories of PATH.",
         ],
     );
-    page::examples(&mut page, examples::of("plyfs-tools"));
+    page::examples(&mut page, &pages::of("plyfs-tools(1)").examples);
     let pages = ["plyfs(1)", "plyfs-completions(1)", "plyfs-man(1)", "plyfs-fist-lsp(1)"].map(str::to_owned);
     page::see_also(&mut page, &pages);
     page
