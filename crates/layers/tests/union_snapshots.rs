@@ -556,7 +556,7 @@ fn command(scene: &Scene, union: &Side, kept: &mut Vec<(String, Vec<String>)>, r
             kept.drain(..position);
         }
         _ => {
-            let snapshot = format!("step {step}");
+            let snapshot = format!("step-{step}");
             take(scene, &snapshot);
             kept.push((snapshot, comparable(&union.tree())));
         }

@@ -14,11 +14,11 @@ use crate::union::branch::branches::BranchMember;
 use crate::union::branch::entry_purpose::EntryPurpose;
 use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::lookup::search::LookupResult;
+use crate::union::lookup::search::{LookupResult, SearchResult};
 use crate::union::lookup::shared_copies;
-use crate::union::state::Node;
 use crate::union::state::guards::NameChanges;
 use crate::union::state::instance::Instance;
+use crate::union::state::{Node, ParentEntry};
 
 /// Creates the link entry of a finished copy of a file with several names, for look-ups of the others.
 pub(crate) fn add_link_entry(
@@ -52,7 +52,7 @@ impl Node {
         let Instance { member, vnode, .. } = &found.instances[0];
         if !self.union.branches.may_change(member) {
             // The next copy is made at this name itself.
-            return node.writable(caller, DataExtent::Nothing).map(drop);
+            return node.writable_within(caller, DataExtent::Nothing, usize::MAX).map(drop);
         }
         let directory = self.ensure_directory_in(caller, member)?;
         let names = [stored];
@@ -70,6 +70,24 @@ impl Node {
         node.add_counted_name(&writer, member, vnode, names, |work, name| {
             work.rename_verified(&writer, name.as_name(), &directory, stored, RenameMode::NoReplace)
         })
+    }
+
+    /// Links up the names by which it was seen, since it is about to be changed by one of them: others that read the branch, as
+    /// overlayfs or an archiver does, know nothing of the entry in `links`. Where that is not possible, it is tried again at the
+    /// next change.
+    pub(crate) fn link_up_seen_names(self: &Arc<Self>, caller: &Caller) {
+        if matches!(self.original_names.load(Ordering::Relaxed), 0 | UNCOUNTED_NAMES) {
+            return;
+        }
+        for ParentEntry { directory, stored } in self.seen_names() {
+            let Ok(searched) = directory.search_node(&Caller::server(), stored.as_name()) else { continue };
+            if let (SearchResult { found: Some(found), .. }, Some(node)) = searched
+                && found.is_copied_under_other_name
+                && Arc::ptr_eq(&node, self)
+            {
+                let _ = directory.link_up(caller, &found, self, stored.as_name());
+            }
+        }
     }
 
     /// Creates one more name of the copy in the work directory, decrements the original's count, and has the name placed. The

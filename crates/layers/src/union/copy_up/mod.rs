@@ -103,7 +103,9 @@ impl Node {
     /// # Errors
     /// `EPERM` for an immutable object in a branch that must not be changed.
     pub(crate) fn writable(self: &Arc<Self>, caller: &Caller, extent: DataExtent) -> Result<Instance> {
-        self.writable_within(caller, extent, usize::MAX)
+        let instance = self.writable_within(caller, extent, usize::MAX)?;
+        self.link_up_seen_names(caller);
+        Ok(instance)
     }
 
     /// Like [`Node::writable`], for an object that is to be truncated: a copy is truncated before it becomes visible.
@@ -114,7 +116,9 @@ impl Node {
         truncate_step: TruncateStep<'_>,
     ) -> Result<Instance> {
         self.check_copyable(caller)?;
-        self.copy_if_needed(caller, DataExtent::UpTo(size), usize::MAX, Some(truncate_step))
+        let instance = self.copy_if_needed(caller, DataExtent::UpTo(size), usize::MAX, Some(truncate_step))?;
+        self.link_up_seen_names(caller);
+        Ok(instance)
     }
 
     /// Like [`Node::writable`], for a file, with a guard that keeps it there while it is changed.

@@ -467,7 +467,7 @@ impl Union {
         if is_counted || node.visible_attributes(found.attributes).nlink < 2 {
             return Ok(false);
         }
-        match node.writable(caller, DataExtent::Nothing) {
+        match node.writable_within(caller, DataExtent::Nothing, usize::MAX) {
             // No branch can have all its names: they are not counted.
             Err(Errno::EMLINK) => Ok(false),
             copied => copied.map(|_| true),

@@ -22,6 +22,16 @@ impl Node {
         self.lock_location().current.clone()
     }
 
+    /// The names by which it was seen, the last one first.
+    pub(crate) fn seen_names(&self) -> Vec<ParentEntry> {
+        let locations = self.lock_location();
+        let last = match &locations.current {
+            NodeLocation::At(above) => Some(above),
+            _ => None,
+        };
+        last.into_iter().chain(&locations.others).cloned().collect()
+    }
+
     /// Records that it was seen there.
     pub(crate) fn record_location(&self, directory: &Arc<Node>, stored: Name<'_>) {
         if self.was_last_at(directory, stored) {
