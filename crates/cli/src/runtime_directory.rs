@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use procfs::DescriptorPath;
+use procfs::{DescriptorPath, IdKind, Process, has_machine_ids};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Uid, geteuid};
 
@@ -98,7 +98,7 @@ pub(crate) fn all() -> Vec<RuntimeDirectory> {
 }
 
 /// Creates the caller's directory with mode 0700, or opens the existing one: /run/plyfs for root, else below $XDG_RUNTIME_DIR,
-/// else in /tmp under the user's id. In /tmp other users may have taken that name; then it gets another name.
+/// else in /tmp under the user's id outside of its user namespace. In /tmp other users may have taken that name; then it gets another name.
 pub(crate) fn make() -> Outcome<RuntimeDirectory> {
     let path = default_path();
     let failed = |error: &io::Error| {
@@ -151,10 +151,16 @@ fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
+/// Returns whether /run is the caller's: it is root, not only of a user namespace that has the /run of the machine.
+fn owns_run() -> bool {
+    let is_own = || fs::metadata("/run").is_ok_and(|run| run.uid() == geteuid().as_raw());
+    geteuid().is_root() && (has_machine_ids(IdKind::User) != Some(false) || is_own())
+}
+
 /// Returns the path of the caller's own directory, unless others have taken its name.
 fn default_path() -> PathBuf {
     let uid = geteuid();
-    if uid.is_root() {
+    if owns_run() {
         return PathBuf::from("/run/plyfs");
     }
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
@@ -164,7 +170,9 @@ fn default_path() -> PathBuf {
 }
 
 fn tmp_path(uid: Uid) -> PathBuf {
-    PathBuf::from(format!("/tmp/plyfs-{uid}"))
+    let map = Process::Own.id_map(IdKind::User).ok().flatten();
+    let outside = map.and_then(|map| map.outside(uid.as_raw())).unwrap_or(uid.as_raw());
+    PathBuf::from(format!("/tmp/plyfs-{outside}"))
 }
 
 /// Returns an unpredictable number.

@@ -36,6 +36,17 @@ impl IdMap {
     pub fn is_identity(&self) -> bool {
         words(&self.0).eq([&b"0"[..], b"0", b"4294967295"])
     }
+
+    /// Returns the ID in the caller's user namespace of one in that of the process; in the parent of the caller's if both are the same.
+    pub fn outside(&self, id: u32) -> Option<u32> {
+        let numbers: Vec<u32> = words(&self.0).map_while(|word| str::from_utf8(word).ok()?.parse().ok()).collect();
+        let mut ranges = numbers.as_chunks::<3>().0.iter();
+        let found = ranges.find_map(|[inside, outside, count]| {
+            let offset = id.checked_sub(*inside).filter(|offset| offset < count)?;
+            outside.checked_add(offset)
+        });
+        found
+    }
 }
 
 #[cfg(test)]
@@ -50,5 +61,13 @@ mod tests {
         assert!(!is_identity("         0          0          1\n"));
         assert!(!is_identity("         0     100000      65536\n    65536  1 1\n"));
         assert!(!is_identity(""));
+    }
+
+    #[test]
+    fn ids_are_those_of_the_range_that_has_them() {
+        let map = IdMap("         0       1000          1\n         1     100000      65536\n".into());
+        assert_eq!([0, 1, 65_536, 65_537].map(|id| map.outside(id)), [Some(1000), Some(100_000), Some(165_535), None]);
+        assert_eq!(IdMap("         0          0 4294967295\n".into()).outside(7), Some(7));
+        assert_eq!(IdMap("x".into()).outside(0), None);
     }
 }
