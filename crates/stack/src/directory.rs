@@ -17,11 +17,20 @@ use crate::kinds::{BaseError, BaseKind, DIRECTORY};
 
 const WORK_DIRECTORY: &str = "workdir";
 
-const OPTIONS: &[OptionSpecification] = &[option(
-    WORK_DIRECTORY,
-    "DIRECTORY",
-    "where a union keeps its state of this branch, on the same file system (default: in the directory itself)",
-)];
+const VOLATILE: &str = "volatile";
+
+const OPTIONS: &[OptionSpecification] = &[
+    option(
+        WORK_DIRECTORY,
+        "DIRECTORY",
+        "where a union keeps its state of this branch, on the same file system (default: in the directory itself)",
+    ),
+    option(
+        VOLATILE,
+        "yes|no",
+        "do nothing to synchronize, which is faster; a crash of the machine may lose what was written (default no)",
+    ),
+];
 
 /// Registration of this kind.
 pub(crate) const KIND: BaseKind = BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", open)
@@ -33,7 +42,8 @@ const STATE: &str = "plyfs";
 
 fn open(location: &OsStr, given: &Options<'_>) -> Result<FileSystemRef, BaseError> {
     let attachment = given.text(WORK_DIRECTORY).map(|path| state_of(Path::new(path))).transpose()?.flatten();
-    let options = DirectoryOptions::default();
+    let volatile = given.flag(VOLATILE)?;
+    let options = DirectoryOptions { volatile, ..DirectoryOptions::default() };
     Ok(Arc::new(DirectoryFileSystem::open_with(Path::new(location), options, attachment.as_ref())?))
 }
 

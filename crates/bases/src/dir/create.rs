@@ -28,8 +28,9 @@ pub(crate) fn create(
     require_not_attached(directory, name, Errno::EEXIST)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let flags =
-        file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::CREATE | OFlags::EXCL;
+    let flags = file::open_flags(directory, how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK)
+        | OFlags::CREATE
+        | OFlags::EXCL;
     // A non-exclusive creation usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..CREATE_ATTEMPTS_MAX {
         let share = DescriptorShare::take(caller)?;
@@ -77,7 +78,7 @@ fn open_existing(
     let share = DescriptorShare::take(caller)?;
     let acting = thread.act_for(caller)?;
     let opened =
-        file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
+        file::open_tolerantly(file::open_flags(&node, flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
     file::make_blocking(&opened, flags)?;
     directory.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
     file::clear_after_truncation(&node, thread, caller, &opened, flags)?;
@@ -108,7 +109,9 @@ pub(crate) fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Resu
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
-    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::TMPFILE | exclusive;
+    let flags = file::open_flags(directory, how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK)
+        | OFlags::TMPFILE
+        | exclusive;
     let (new_file, pin) = thread.create(caller, |acting| {
         let create = |flags| acting.create_at(&descriptor, c".", flags, mode_bits(how.mode));
         let new_file = file::open_tolerantly(flags, create)?;

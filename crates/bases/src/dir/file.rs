@@ -43,7 +43,7 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
         FileKind::Symlink => return Err(Errno::ELOOP),
         _ => return Err(Errno::ENXIO),
     }
-    let how = open_flags(flags);
+    let how = open_flags(node, flags);
     let how = if flags.writes() { how } else { how | noatime_flag(caller) };
     let executes = flags.bits() & OPEN_FOR_EXEC != 0 && !flags.writes();
     if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
@@ -119,16 +119,21 @@ fn open_with_retry(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Re
     }
 }
 
+/// Has what was written to an open file or directory stored.
+pub(crate) fn synchronize(node: &Node, opened: BorrowedFd<'_>, data_only: bool) -> Result<()> {
+    match data_only {
+        _ if node.tree().volatile => Ok(()),
+        true => rustix::fs::fdatasync(opened),
+        false => rustix::fs::fsync(opened),
+    }
+    .map_err(errno)
+}
+
 /// Returns the flags used for opening the file itself. `O_DIRECT` is omitted: it concerns the caller's own buffers, and ours
 /// need not be aligned.
-pub(crate) fn open_flags(flags: OpenFlags) -> OFlags {
-    let kept = OFlags::RWMODE
-        | OFlags::APPEND
-        | OFlags::TRUNC
-        | OFlags::SYNC
-        | OFlags::DSYNC
-        | OFlags::NOATIME
-        | OFlags::NONBLOCK;
+pub(crate) fn open_flags(node: &Node, flags: OpenFlags) -> OFlags {
+    let synchronizing = if node.tree().volatile { OFlags::empty() } else { OFlags::SYNC | OFlags::DSYNC };
+    let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | synchronizing | OFlags::NOATIME | OFlags::NONBLOCK;
     (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
 }
 
@@ -261,11 +266,7 @@ impl OpenFile for File {
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
-        match data_only {
-            true => rustix::fs::fdatasync(&self.descriptor),
-            false => rustix::fs::fsync(&self.descriptor),
-        }
-        .map_err(errno)
+        synchronize(&self.node, self.descriptor.as_fd(), data_only)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {

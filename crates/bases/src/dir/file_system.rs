@@ -28,11 +28,14 @@ pub struct Options {
     /// Otherwise objects are identified by device, inode number and creation time: then handles do not survive a restart,
     /// and an object that others move without our knowledge is lost to its holders.
     pub file_handles: bool,
+    /// Whether requests to synchronize, and `O_SYNC`, do nothing: faster, but what was written within the last minute may be lost or
+    /// half-written after a crash of the machine. For what can be made again, as the `volatile` of overlayfs.
+    pub volatile: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { exclusive: false, file_handles: true }
+        Self { exclusive: false, file_handles: true, volatile: false }
     }
 }
 
@@ -46,7 +49,8 @@ impl Default for Options {
 ///   mount is not crossed: if it is below the directory, the covered directory is served.
 /// - Handles reach every object of the file systems concerned, even outside the directory: a front end that accepts handles
 ///   from outside must authenticate them. If the kernel knows the object's path and that is outside, the handle is stale.
-/// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed; `O_SYNC` and `O_DSYNC` are passed on.
+/// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed; `O_SYNC` and `O_DSYNC` are passed on,
+///   unless [`Options::volatile`].
 pub struct DirectoryFileSystem {
     pub(crate) tree: Arc<Tree<Node>>,
     pub(crate) root: Arc<Node>,
@@ -88,6 +92,7 @@ impl DirectoryFileSystem {
         let mut tree = Tree::new(descriptor, options.file_handles, descriptor_limit())
             .map_err(|error| OpenError::of(path, error))?;
         tree.attached = attached;
+        tree.volatile = options.volatile;
         let tree = Arc::new(tree);
         let root = tree
             .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), LookupLocation::Unnamed)
@@ -113,6 +118,9 @@ impl FileSystem for DirectoryFileSystem {
     }
 
     fn sync(&self) -> Result<()> {
+        if self.tree.volatile {
+            return Ok(());
+        }
         let mut thread = self.tree.credentials.thread();
         let acting = thread.act_as_server()?;
         for mount in self.tree.mounts.all() {

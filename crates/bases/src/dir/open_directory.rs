@@ -9,7 +9,7 @@ use vnode::profile::Part;
 use vnode::{Caller, Cookie, DirectoryEntry, Errno, FileKind, InodeNumber, Name, OpenDirectory, Result};
 
 use super::KIND;
-use super::file::{noatime_flag, open_tolerantly};
+use super::file::{self, noatime_flag, open_tolerantly};
 use super::mounts::Mount;
 use super::names::require_directory;
 use super::node::Node;
@@ -202,11 +202,7 @@ impl OpenDirectory for Directory {
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
-        match data_only {
-            true => rustix::fs::fdatasync(&self.descriptor),
-            false => rustix::fs::fsync(&self.descriptor),
-        }
-        .map_err(errno)
+        file::synchronize(&self.node, self.descriptor.as_fd(), data_only)
     }
 }
 

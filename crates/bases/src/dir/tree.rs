@@ -40,6 +40,8 @@ pub(crate) struct Tree<N> {
     root_ino: InodeNumber,
     /// The directory that appears in the root, if there is one.
     pub attached: Option<AttachedDirectory>,
+    /// Whether nothing is synchronized.
+    pub volatile: bool,
     /// The directory that the stack's own mount covers.
     pub covered: OnceLock<CoveredDirectory>,
     preserves_file_access_times: AtomicBool,
@@ -65,6 +67,7 @@ impl<N> Tree<N> {
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             attached: None,
+            volatile: false,
             covered: OnceLock::new(),
             preserves_file_access_times: AtomicBool::new(false),
             preserves_directory_access_times: AtomicBool::new(false),
