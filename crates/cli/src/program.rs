@@ -95,7 +95,7 @@ fn is_helper_call(words: &[OsString]) -> bool {
     let stack_first = |word: &OsString| word.as_bytes().iter().any(|byte| matches!(byte, b'/' | b':' | b'|'));
     // Of the command, no option precedes its name.
     let is_command = |word: &OsString| word == "mount";
-    let describes_overlay = || words.iter().skip(1).any(|word| overlay::describes_overlay(word.as_bytes()));
+    let describes_overlay = || words.iter().skip(1).any(|word| stack::overlay::is_described(word.as_bytes()));
     name == OsStr::new("mount.plyfs")
         || name == OsStr::new("mount.fuse.plyfs")
         || !overlay::is_called(&words[0]) && words.get(1).is_some_and(|word| stack_first(word))

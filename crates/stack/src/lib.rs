@@ -13,6 +13,7 @@ mod fat;
 pub mod fork;
 mod iso;
 pub mod kinds;
+pub mod overlay;
 mod registry;
 pub mod search_path;
 pub mod suggest;

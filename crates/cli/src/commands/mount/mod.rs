@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use stack::command::MountTranslator;
+use stack::overlay::is_described;
 
 use crate::arguments::{Helper, Mount};
 use crate::commands::overlay::{self, OverlayArguments, OverlayMount};
@@ -28,13 +29,13 @@ use remount::Remount;
 const NO_MOUNT_POINT: &str =
     "the following required arguments were not provided: <MOUNTPOINT>; for the usage, add --help";
 
-/// The message for a mount over its own base that is also a union by options.
-const NO_OVERLAY_OVER: &str = "lowerdir names the directories of a union, and over another base; leave one of them out";
+/// The message for a mount over its own base that is also an overlay by its options.
+const NO_OVERLAY_OVER: &str = "lowerdir names the directories of the base, and over another one; leave one of them out";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {
     let text = arguments.options.join(",");
-    let overlay = overlay::describes_overlay(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
+    let overlay = is_described(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
     let mut options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), false)?;
     if options.remount {
         return run_remount(arguments);
@@ -148,7 +149,7 @@ pub(crate) fn run_translated_helper(arguments: &Helper, translator: &MountTransl
 /// Mounts for mount(8), which shows `source` in the mount table if the options name no other.
 fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     let text = arguments.options.join(",");
-    let overlay = overlay::describes_overlay(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
+    let overlay = is_described(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
     let options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), arguments.sloppy)?;
     if options.remount {
         return remount_helper(arguments, &text);

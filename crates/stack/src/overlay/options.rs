@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::exit::{Exit, Failure, Outcome};
+use super::error::OverlayError;
 
 /// What describes an overlay.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,12 +22,14 @@ pub(crate) struct OverlayOptions {
     pub group: Option<u32>,
     /// Whether files are copied up without their data.
     pub metadata_only: bool,
+    /// Whether nothing is synchronized.
+    pub volatile: bool,
 }
 
 /// Options that change nothing here. Those of overlayfs turn on what a union always does: moved directories, inode numbers and hard
 /// links that stay, file handles, marks in `user` attributes where others are not possible. Those of fuse-overlayfs and libfuse tune
 /// their threads, and `context` and the like are for mount(8).
-const WITHOUT_EFFECT: [&str; 15] = [
+const WITHOUT_EFFECT: [&str; 14] = [
     "redirect_dir",
     "index",
     "xino",
@@ -35,7 +37,6 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "userxattr",
     "uuid",
     "verity",
-    "volatile",
     "threaded",
     "clone_fd",
     "max_threads",
@@ -87,7 +88,7 @@ fn unescaped(word: &[u8]) -> OsString {
 
 impl OverlayOptions {
     /// Separates what describes the overlay from the mount options, which are returned as a list.
-    pub(crate) fn parse(list: &[u8]) -> Outcome<(Self, String)> {
+    pub(crate) fn parse(list: &[u8]) -> Result<(Self, String), OverlayError> {
         let mut overlay = Self::default();
         let (mut upper, mut work) = (None, None);
         let mut others = Vec::new();
@@ -124,7 +125,7 @@ impl OverlayOptions {
     }
 
     /// Takes an option about owners, groups or copies; returns the mount option for any other, if there is one.
-    fn parse_other(&mut self, key: &str, word: &[u8], value: &[u8]) -> Outcome<Option<String>> {
+    fn parse_other(&mut self, key: &str, word: &[u8], value: &[u8]) -> Result<Option<String>, OverlayError> {
         let value = String::from_utf8_lossy(value);
         match key {
             "uidmapping" => self.users = ranges(key, &value)?,
@@ -132,6 +133,8 @@ impl OverlayOptions {
             "squash_to_root" => (self.owner, self.group) = (self.owner.or(Some(0)), self.group.or(Some(0))),
             "squash_to_uid" => self.owner = Some(id(key, &value)?),
             "squash_to_gid" => self.group = Some(id(key, &value)?),
+            "volatile" => self.volatile = true,
+            "fsync" => self.volatile = value == "0",
             "metacopy" => self.metadata_only = value == "on",
             // Both of the timeouts of a mount.
             "timeout" => return Ok(Some(format!("attr_timeout={value},entry_timeout={value}"))),
@@ -146,7 +149,7 @@ impl OverlayOptions {
 }
 
 /// Parses `ID:SHOWN:COUNT[:ID:SHOWN:COUNT...]`.
-fn ranges(key: &str, text: &str) -> Outcome<Vec<[u32; 3]>> {
+fn ranges(key: &str, text: &str) -> Result<Vec<[u32; 3]>, OverlayError> {
     let numbers: Option<Vec<u32>> = text.split(':').map(|word| word.parse().ok()).collect();
     let (ranges, rest) = numbers.as_deref().unwrap_or_default().as_chunks::<3>();
     match rest.is_empty() && !ranges.is_empty() {
@@ -155,12 +158,12 @@ fn ranges(key: &str, text: &str) -> Outcome<Vec<[u32; 3]>> {
     }
 }
 
-fn id(key: &str, text: &str) -> Outcome<u32> {
+fn id(key: &str, text: &str) -> Result<u32, OverlayError> {
     text.parse().map_err(|_| wrong(format!("option '{key}' needs a number; write {key}=1000")))
 }
 
-fn wrong(message: String) -> Failure {
-    Failure::new(Exit::Usage, message)
+fn wrong(message: String) -> OverlayError {
+    OverlayError { message }
 }
 
 #[cfg(test)]
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn ids_are_mapped_and_squashed() {
         let (overlay, others) =
-            parsed("lowerdir=/a,uidmapping=0:1000:1:1:100000:65536,gidmapping=0:5:1,timeout=2.5,volatile");
+            parsed("lowerdir=/a,uidmapping=0:1000:1:1:100000:65536,gidmapping=0:5:1,timeout=2.5,static_nlink");
         assert_eq!(overlay.users, [[0, 1000, 1], [1, 100_000, 65_536]]);
         assert_eq!(overlay.groups, [[0, 5, 1]]);
         assert_eq!(others, "attr_timeout=2.5,entry_timeout=2.5");
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn wrong_lists_are_refused_with_the_remedy() {
-        let error = |list: &str| OverlayOptions::parse(list.as_bytes()).unwrap_err().message;
+        let error = |list: &str| OverlayOptions::parse(list.as_bytes()).unwrap_err().to_string();
         assert!(error("upperdir=/u,workdir=/w").contains("lowerdir=DIR"));
         assert!(error("lowerdir=/a::/b").contains("lowerdir=DIR"));
         assert!(error("lowerdir=/a,upperdir=/u").contains("add workdir=DIR"));

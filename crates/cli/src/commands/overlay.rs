@@ -1,17 +1,13 @@
-//! `plyfs-overlayfs`, which takes the command line of fuse-overlayfs, and the options of overlayfs for mount(8): a union of its
-//! directories in overlayfs's format.
-
-mod options;
-mod stack;
+//! `plyfs-overlayfs`, which takes the command line of fuse-overlayfs, and the options of overlayfs for mount(8).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use stack::overlay::{self, Overlay};
 
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
-use options::OverlayOptions;
 
 /// Mount directories over each other, with the command line of fuse-overlayfs
 #[derive(Debug, Parser)]
@@ -39,7 +35,7 @@ pub(crate) struct OverlayArguments {
 
 /// A mount that overlayfs's options describe.
 pub(crate) struct OverlayMount {
-    /// The union of the directories.
+    /// The stack.
     pub expression: Expression,
     /// The mount options, for [`crate::options::parse`].
     pub mount_options: String,
@@ -51,16 +47,11 @@ pub(crate) fn is_called(program: &OsString) -> bool {
     name == "plyfs-overlayfs" || name == "fuse-overlayfs"
 }
 
-/// Returns whether a list of mount options describes an overlay.
-pub(crate) fn describes_overlay(options: &[u8]) -> bool {
-    options::words(options).iter().any(|word| word.starts_with(b"lowerdir="))
-}
-
 /// Reads the options of an overlay, without those that describe it.
 pub(crate) fn read(options: &[u8]) -> Outcome<OverlayMount> {
-    let (overlay, mount_options) = OverlayOptions::parse(options)?;
-    let text = stack::of(&overlay).to_string();
-    Ok(OverlayMount { expression: Expression::read(text.as_ref())?, mount_options })
+    let Overlay { stack, mount_options } =
+        overlay::read(options).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    Ok(OverlayMount { expression: Expression::read(stack.to_string().as_ref())?, mount_options })
 }
 
 /// Returns the options that fuse-overlayfs sets by itself: those of the superuser let others use the mount and its set-id programs.

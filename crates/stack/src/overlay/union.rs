@@ -2,15 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 
-use stack::kinds::DIRECTORY;
-use stack::syntax::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
+use crate::kinds::DIRECTORY;
+use crate::syntax::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
 
 use super::options::OverlayOptions;
 
 /// Returns the union of the directories, in overlayfs's format, and the mapping of owners on it.
 pub(crate) fn of(overlay: &OverlayOptions) -> Stack {
-    let upper = overlay.upper.iter().map(|(upper, work)| branch(upper, Some(work), Mode::ReadWrite));
-    let lower = overlay.lower.iter().map(|path| branch(path, None, Mode::ReadOnly));
+    let upper = overlay.upper.iter().map(|(upper, work)| {
+        let volatile = overlay.volatile.then(|| argument("volatile", "yes"));
+        branch(upper, std::iter::once(argument("workdir", work)).chain(volatile).collect(), Mode::ReadWrite)
+    });
+    let lower = overlay.lower.iter().map(|path| branch(path, Vec::new(), Mode::ReadOnly));
     let mut union = vec![argument("whiteouts", "overlay")];
     if overlay.metadata_only {
         union.push(argument("metacopy", "on"));
@@ -41,8 +44,7 @@ fn ids(overlay: &OverlayOptions) -> Vec<Argument> {
     arguments
 }
 
-fn branch(path: &OsStr, work: Option<&OsString>, mode: Mode) -> Spanned<Branch> {
-    let arguments = work.map(|work| argument("workdir", work)).into_iter().collect();
+fn branch(path: &OsStr, arguments: Vec<Argument>, mode: Mode) -> Spanned<Branch> {
     let base = Base { kind: Some(spanned(DIRECTORY.to_owned())), location: spanned(path.to_owned()), arguments };
     spanned(Branch { tree: BranchTree::Base(base), mode: Some(spanned(mode)), options: Vec::new() })
 }
@@ -73,6 +75,14 @@ mod tests {
             expression("lowerdir=/a:/b c,upperdir=/u,workdir=/w,metacopy=on"),
             r#"dir:/u(workdir=/w)=rw, dir:/a=ro, dir:"/b c"=ro | union(whiteouts=overlay, metacopy=on)"#
         );
+    }
+
+    #[test]
+    fn what_is_volatile_is_the_upper_directory() {
+        for list in ["lowerdir=/a,upperdir=/u,workdir=/w,volatile", "lowerdir=/a,upperdir=/u,workdir=/w,fsync=0"] {
+            let expected = "dir:/u(workdir=/w, volatile=yes)=rw, dir:/a=ro | union(whiteouts=overlay)";
+            assert_eq!(expression(list), expected);
+        }
     }
 
     #[test]
