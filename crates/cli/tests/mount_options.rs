@@ -129,7 +129,7 @@ fn what_is_read_on_a_mount_without_access_times_keeps_them() {
         call("mount", &["-o", &format!("remount,bind,{option}"), &native]);
         assert_eq!(read(&native), expected, "{option}: beside it");
         call("umount", &[&native]);
-        for stack in [base.clone(), format!("{base} | audit"), format!("{base}=rw, {other}=ro | union")] {
+        for stack in [base.clone(), format!("{base} | audit(to=stderr)"), format!("{base}=rw, {other}=ro | union")] {
             for more in ["", ",nopassthrough"] {
                 run(["mount", &stack, mount, "-o", &format!("allow_other,{option}{more}")]).succeeded();
                 assert_eq!(read(mount), expected, "{option}{more}: {stack}");

@@ -1172,3 +1172,26 @@ fn a_mount_inside_its_own_directory_shows_what_it_covers_and_ends_at_once() {
     assert!(!is_alive(pid), "the server holds its own mount");
     assert_eq!(fs::read(scratch.path("mount/new")).unwrap(), b"text");
 }
+
+#[test]
+fn an_audit_whose_lines_nobody_would_read_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, log) = (scratch.name("mount"), scratch.name("log"));
+    let has_syslog = Path::new("/dev/log").exists();
+    let mounted = run(["mount", "mem: | audit", &mount]);
+    if has_syslog {
+        mounted.succeeded();
+        umount(&mount);
+    } else {
+        assert_eq!(mounted.code, 4, "{mounted:?}");
+        assert!(mounted.errors.contains("`audit` needs the option `to`: there is no system log"), "{mounted:?}");
+        assert!(!is_mounted(&scratch.mount()));
+    }
+    run(["mount", "--log-file", &log, "mem: | audit(result=all)", &mount]).succeeded();
+    fs::write(scratch.path("mount/file"), "text").unwrap();
+    umount(&mount);
+    assert!(has_syslog || fs::read_to_string(&log).unwrap().contains("\"create\""));
+}

@@ -47,6 +47,7 @@ pub mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
 pub mod sizes;
+pub mod standard_error;
 #[cfg(any(feature = "audit", feature = "faulty", feature = "map"))]
 mod text_file;
 #[cfg(any(feature = "audit", feature = "map"))]

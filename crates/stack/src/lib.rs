@@ -28,9 +28,9 @@ pub use build::{
 pub use explain::explain;
 #[cfg(feature = "commands")]
 pub use layers::command;
-pub use layers::printable;
 pub use layers::{
     BRANCHES_COMMAND, Branch as OpenBranch, ControlFailure, ControlSpecification, Kind, OptionSpecification,
     is_only_described, only_described,
 };
+pub use layers::{printable, standard_error};
 pub use registry::Registry;

@@ -11,6 +11,7 @@ use crate::control::ControlSpecification;
 use crate::is_only_described;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, RuleSource};
+use crate::standard_error;
 
 pub(crate) const NAME: &str = "audit";
 
@@ -102,6 +103,10 @@ fn rules(options: &Options<'_>) -> Result<AuditRules, OptionError> {
     }
 }
 
+/// Why there is no default destination in a server in the background.
+const NO_DESTINATION: &str =
+    "there is no system log at /dev/log, and nobody reads the standard error of a mount in the background";
+
 /// Opens the sink, and returns it with the path of the file if it is one: an absolute path, since the server may change
 /// its working directory.
 fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
@@ -128,6 +133,10 @@ fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
             };
             Ok((sink.map_err(|error| unusable(path, error))?, Some(absolute)))
         }
-        None => Ok((Sink::syslog(Path::new(SYSLOG_SOCKET)).unwrap_or(Sink::StandardError), None)),
+        None => match Sink::syslog(Path::new(SYSLOG_SOCKET)) {
+            Ok(syslog) => Ok((syslog, None)),
+            Err(_) if !standard_error::is_discarded() => Ok((Sink::StandardError, None)),
+            Err(_) => Err(options.error("to", OptionProblem::MissingHere { cause: NO_DESTINATION })),
+        },
     }
 }

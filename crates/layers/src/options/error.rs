@@ -27,6 +27,11 @@ pub enum OptionProblem {
     GivenTwice,
     /// The layer or base requires the option.
     Missing,
+    /// The layer or base requires the option in the present circumstances.
+    MissingHere {
+        /// Why it is required.
+        cause: &'static str,
+    },
     /// The value is invalid.
     BadValue {
         /// The value.
@@ -124,6 +129,7 @@ impl OptionError {
             OptionProblem::UnknownKey { .. }
             | OptionProblem::GivenTwice
             | OptionProblem::Missing
+            | OptionProblem::MissingHere { .. }
             | OptionProblem::Branch { .. }
             | OptionProblem::RefusedBranch(_)
             | OptionProblem::Unjoinable { .. }
@@ -145,6 +151,7 @@ impl fmt::Display for OptionError {
             }
             OptionProblem::GivenTwice => write!(formatter, "option `{key}` of `{member}` is given twice"),
             OptionProblem::Missing => write!(formatter, "`{member}` needs the option `{key}`"),
+            OptionProblem::MissingHere { cause } => write!(formatter, "`{member}` needs the option `{key}`: {cause}"),
             OptionProblem::BadValue { value, expected } => {
                 write!(formatter, "option `{key}` of `{member}` cannot be `{value}`: expected {expected}")
             }

@@ -244,7 +244,7 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
             None => String::new(),
         },
         OptionProblem::GivenTwice => "; give it once".to_owned(),
-        OptionProblem::Missing => format!("; add {}=...", error.key),
+        OptionProblem::Missing | OptionProblem::MissingHere { .. } => format!("; add {}=...", error.key),
         OptionProblem::BadValue { .. } => String::new(),
         OptionProblem::Conflict { with } => format!("; leave {} or {with} out", error.key),
         OptionProblem::Unjoinable { .. } | OptionProblem::Unfinished { .. } => String::new(),

@@ -250,6 +250,9 @@ fn start_server(job: &MountJob, point: MountPoint) -> Outcome {
     match daemon::fork_server()? {
         ForkSide::Parent(outcome) => outcome.inspect(|()| warn(job)),
         ForkSide::Server(reporter) => {
+            if job.plan.options.log_file.is_none() {
+                stack::standard_error::declare_discarded();
+            }
             let started = logging::start(&job.log_level, &destination(job, Destination::Syslog))
                 .and_then(|()| server::start(job, point));
             match started {
