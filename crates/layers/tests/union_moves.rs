@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use common::{contents, list, memory, name, small_memory, walk};
+use common::{contents, layer, list, memory, name, small_memory, walk};
 use plyfs_layers::{Branch, BranchMode};
-use vnode::{Caller, Control, ControlError, Creation, Errno, FileSystemRef, OpenFlags, SetAttributes, VnodeRef};
+use vnode::{
+    Caller, Control, ControlError, Creation, Errno, FileSystemRef, OpenFlags, SetAttributes, VnodeRef, XattrMode,
+};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -138,6 +140,56 @@ fn drain_reports_what_stays_and_loses_nothing() {
     assert_eq!(walk(&union, &server(), "gone").map(drop), Err(Errno::ENOENT));
     let list = tell(&union, "branches", &[]).unwrap();
     assert!(list.starts_with("/0=nc\n"), "nothing is created in it: {list}");
+}
+
+/// Sets an attribute of an object.
+fn mark(object: &VnodeRef) {
+    object.setxattr(&server(), b"user.mark", b"1", XattrMode::Set).unwrap();
+}
+
+#[test]
+fn what_another_branch_cannot_have_in_full_stays() {
+    for drained in [0, 1] {
+        let without = layer("faulty", &[("operations", "setxattr"), ("error", "EOPNOTSUPP")], memory());
+        let branches = if drained == 0 { [memory(), without] } else { [without, memory()] };
+        fill(&branches[drained], "marked", "marked");
+        fill(&branches[drained], "plain", "plain");
+        mark(&at(&branches[drained], "marked"));
+        let union = join(&[], &[(&branches[0], ReadWrite), (&branches[1], ReadWrite)]);
+        let report = drain(&union, &drained.to_string());
+        assert!(report.starts_with("stays marked: ") && report.ends_with("stay: 1\n"), "{drained}: {report}");
+        assert_eq!(having(&[&branches[0], &branches[1]], "marked"), [drained]);
+        assert_eq!(having(&[&branches[0], &branches[1]], "plain"), [1 - drained]);
+        assert!(at(&union, "marked").getxattr(&server(), b"user.mark").is_ok());
+    }
+}
+
+#[test]
+fn directories_of_a_drained_branch_leave_others_nothing_that_they_had_lost() {
+    let (drained, other) = (memory(), memory());
+    fill(&drained, "d/", "");
+    fill(&other, "d/", "");
+    mark(&at(&other, "d"));
+    let union = join(&[], &[(&drained, ReadWrite), (&other, ReadWrite)]);
+    assert_eq!(at(&union, "d").getxattr(&server(), b"user.mark"), Err(Errno::ENODATA));
+    drain(&union, "/0");
+    tell(&union, "remove", &[("branch", "/0")]).unwrap();
+    assert_eq!(at(&union, "d").getxattr(&server(), b"user.mark"), Err(Errno::ENODATA));
+}
+
+/// A hidden object with the identity of the moved one need not be the rest of an interrupted move.
+#[test]
+fn hidden_data_that_differ_are_never_removed() {
+    let (one, other) = (memory(), memory());
+    fill(&one, "f", "old");
+    let union = join(&[], &[(&other, ReadWrite), (&one, ReadOnly)]);
+    let file = at(&union, "f").open(&server(), OpenFlags::READ_WRITE).unwrap();
+    file.write_at(&server(), 0, b"changed").unwrap();
+    drop((file, union));
+    let union = join(&[], &[(&one, ReadWrite), (&other, ReadWrite)]);
+    let report = drain(&union, "/0");
+    assert!(report.starts_with("stays f: "), "{report}");
+    assert_eq!((read(&one, "f"), read(&other, "f")), ("old".into(), "changed".into()));
 }
 
 #[test]

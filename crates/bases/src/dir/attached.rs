@@ -36,7 +36,7 @@ impl AttachedDirectory {
     ) -> std::result::Result<Self, OpenError> {
         let path = &attachment.directory;
         let failed = |errno| OpenError::of(path, errno);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let object = acting.open_at(CWD, path, flags).map_err(|error| failed(errno(error)))?;
         if !is_on_one_mount(root, object.as_fd()).map_err(failed)? || is_nested(root, object.as_fd()).map_err(failed)? {
             return Err(OpenError::NotBeside(path.clone()));

@@ -18,6 +18,8 @@ pub enum OpenError {
     NoProc,
     /// A directory to be attached is on another mount than the directory that is served, in it, or around it.
     NotBeside(PathBuf),
+    /// A directory to be attached belongs to another directory than the one that is served.
+    BelongsToAnother(PathBuf),
     /// An object in the root has the name of what is to be attached.
     NameTaken(NameBuf),
     /// Any other error.
@@ -56,6 +58,12 @@ impl fmt::Display for OpenError {
                 formatter,
                 "`{}` must be on the same mount as the directory that is served, and neither in it nor around it: choose \
                  another directory there",
+                path.display()
+            ),
+            Self::BelongsToAnother(path) => write!(
+                formatter,
+                "`{}` belongs to another directory than the one that is served, or this is a copy of that: give each a work directory \
+                 of its own",
                 path.display()
             ),
             Self::NameTaken(name) => {

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
+use stack::printable::printable;
+
 use crate::mount_table::{self, MountEntry};
 
 /// Returns the mount points of Plyfs that begin with what has been typed; directories, if there are none.
@@ -17,12 +19,18 @@ pub(crate) fn complete(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn matching(table: &[MountEntry], current: &OsStr) -> Vec<CompletionCandidate> {
-    let mounts = table.iter().filter(|entry| entry.is_plyfs());
+    let mounts = table.iter().filter(|entry| entry.is_plyfs() && is_plain(entry.mount_point.as_os_str()));
     let matching = mounts.filter(|entry| entry.mount_point.as_os_str().as_bytes().starts_with(current.as_bytes()));
     let candidate = |entry: &MountEntry| {
-        CompletionCandidate::new(entry.mount_point.as_os_str()).help(Some(entry.source.clone().into()))
+        CompletionCandidate::new(entry.mount_point.as_os_str()).help(Some(printable(&entry.source).into()))
     };
     matching.map(candidate).collect()
+}
+
+/// Returns whether a shell takes a path literally: the scripts insert candidates without quotes, and any user can mount on a
+/// directory of any name.
+fn is_plain(path: &OsStr) -> bool {
+    path.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(byte))
 }
 
 #[cfg(test)]
@@ -48,5 +56,8 @@ mod tests {
         assert_eq!(completed("/m"), ["/mnt/a"]);
         assert_eq!(completed(""), ["/mnt/a", "/srv/c"]);
         assert!(completed("/mnt/b").is_empty());
+        assert!(
+            matching(&[entry("/tmp/a$(b)", "fuse.plyfs"), entry("/tmp/a b", "fuse.plyfs")], OsStr::new("/")).is_empty()
+        );
     }
 }

@@ -52,6 +52,9 @@ pub(crate) struct IdRanges {
     by_lower: Vec<IdRange>,
     /// The same ranges reversed, by the IDs shown.
     by_shown: Vec<IdRange>,
+    /// Whether an ID that no range maps is not shown as one that a range shows: the IDs of accounts of two systems have nothing
+    /// to do with each other.
+    is_exclusive: bool,
 }
 
 impl IdRanges {
@@ -66,12 +69,13 @@ impl IdRanges {
         let mut by_shown: Vec<IdRange> = by_lower.iter().map(|range| range.reversed()).collect();
         by_lower.sort_by_key(|range| range.below);
         by_shown.sort_by_key(|range| range.below);
-        Self { by_lower, by_shown }
+        Self { by_lower, by_shown, is_exclusive: false }
     }
 
     /// Returns the ranges with pairs of lower and shown IDs added, except those of which either ID is mapped already.
     pub(crate) fn with_pairs(self, pairs: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let (mut lower_ids, mut shown_ids) = (HashSet::new(), HashSet::new());
+        let given = self.by_lower.len();
         let mut ranges = self.by_lower.clone();
         for (below, above) in pairs {
             let is_mapped = find(&self.by_lower, below).is_some() || find(&self.by_shown, above).is_some();
@@ -81,7 +85,8 @@ impl IdRanges {
                 ranges.push(IdRange { below, above, count: 1 });
             }
         }
-        Self::sorted(ranges)
+        let is_exclusive = ranges.len() > given;
+        Self { is_exclusive, ..Self::sorted(ranges) }
     }
 }
 
@@ -135,12 +140,17 @@ impl IdMapping {
         if let Some(fixed) = self.fixed {
             return fixed;
         }
-        find(&self.ranges.by_lower, below).or_else(|| shift(below, self.offset)).unwrap_or(OVERFLOW_ID)
+        let ranges = &self.ranges;
+        let is_free = |id: &u32| !ranges.is_exclusive || find(&ranges.by_shown, *id).is_none();
+        let unmapped = || shift(below, self.offset).filter(is_free);
+        find(&ranges.by_lower, below).or_else(unmapped).unwrap_or(OVERFLOW_ID)
     }
 
     /// Returns the lower ID that an ID given above refers to; `None` if there is none.
     pub(crate) fn to_lower(&self, above: u32) -> Option<u32> {
-        find(&self.ranges.by_shown, above).or_else(|| shift(above, -self.offset))
+        let ranges = &self.ranges;
+        let is_free = |id: &u32| !ranges.is_exclusive || find(&ranges.by_lower, *id).is_none();
+        find(&ranges.by_shown, above).or_else(|| shift(above, -self.offset).filter(is_free))
     }
 }
 
@@ -183,6 +193,9 @@ mod tests {
         let users = IdMapping { ranges, ..IdMapping::default() };
         assert_eq!([1, 2, 3, 4].map(|id| users.to_shown(id)), [10, 20, 30, 40]);
         assert_eq!([10, 20, 30, 40].map(|id| users.to_lower(id)), [Some(1), Some(2), Some(3), Some(4)]);
+        // The accounts of one system are not those of the other that have their ids.
+        assert_eq!([10, 40, 50].map(|id| users.to_shown(id)), [OVERFLOW_ID, OVERFLOW_ID, 50]);
+        assert_eq!([1, 4, 50].map(|id| users.to_lower(id)), [None, None, Some(50)]);
     }
 
     #[test]

@@ -112,7 +112,9 @@ impl Layer for Map {
         if self.has_view() {
             self.show(&self.effective(caller), attributes);
         }
-        self.alter(attributes);
+        if !caller.is_server_alone() {
+            self.alter(attributes);
+        }
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {

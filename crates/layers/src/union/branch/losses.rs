@@ -79,6 +79,12 @@ impl Losses {
     /// No losses.
     pub const NONE: Self = Self(0);
 
+    /// The others.
+    #[must_use]
+    pub(crate) fn without(self, loss: Loss) -> Self {
+        Self(self.0 & !loss.bit())
+    }
+
     /// Adds a loss if the condition is true.
     #[must_use]
     pub fn with_if(self, is_lost: bool, loss: Loss) -> Self {

@@ -38,13 +38,16 @@ pub(crate) const COMMIT: &[u8] = b"commit";
 pub(crate) const MERGE_TRANSIT: &[u8] = b"moving";
 /// File of [`super::losses`].
 pub(crate) const LOSSES: &[u8] = b"losses";
+/// File of a work directory that says to which directory it belongs. Only what attaches the work directory reads it.
+const DIRECTORY: &[u8] = b"directory";
 /// Temporary name of a state file until it is complete.
 pub(crate) const TEMPORARY: &[u8] = b"part";
 
 /// Entries of the state directory that are directories.
 const DIRECTORIES: [&[u8]; 4] = [WORK, LINKS, LAYERS, MERGE_TRANSIT];
 /// Those that are files.
-const FILES: [&[u8]; 8] = [LOCK, REGISTER, COPIED_DIRECTORIES, METACOPIES, HISTORY, COMMIT, LOSSES, TEMPORARY];
+const FILES: [&[u8]; 9] =
+    [LOCK, REGISTER, COPIED_DIRECTORIES, METACOPIES, HISTORY, COMMIT, LOSSES, DIRECTORY, TEMPORARY];
 
 /// Returns the kind of the entry of a state directory with this name; `None` if it has none.
 pub(crate) fn kind_of(name: &[u8]) -> Option<FileKind> {

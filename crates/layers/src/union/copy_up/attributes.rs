@@ -146,9 +146,20 @@ fn grants_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
 }
 
 /// Returns whether a time is a rounded form of another, as stored by a file system with a granularity of at most two seconds.
-fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
+pub(crate) fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
     const MAX_TIME_STEP_SECONDS: u64 = 2;
     kept.seconds.abs_diff(wanted.seconds) <= MAX_TIME_STEP_SECONDS
+}
+
+/// Checks that a copy has what makes up its original, apart from rounded times, so that the original can be removed.
+///
+/// # Errors
+/// `EPERM`.
+pub(crate) fn check_complete(original: &VnodeRef, copy: &VnodeRef, lost: Losses) -> Result<()> {
+    let server = Caller::server();
+    let (wanted, now) = (original.getattr(&server)?, copy.getattr(&server)?);
+    let is_same = (wanted.uid, wanted.gid, wanted.mode) == (now.uid, now.gid, now.mode);
+    if is_same && lost.without(Loss::Times) == Losses::NONE { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Like [`copy_attributes`], to an object that may have extended attributes which the original lacks.

@@ -327,6 +327,10 @@ impl Node {
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
         let parameters = CopyParameters { extent, data, mark, rights, inherits: false, writer };
         let CompletedCopy { name, copy, lost } = copy_of(original, target, &parameters)?;
+        if moves && let Err(error) = attributes::check_complete(&original.vnode, &copy, lost) {
+            target.work.undo_entry(&name);
+            return Err(error);
+        }
         // An unlinked copy lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.location(), NodeLocation::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
@@ -361,13 +365,15 @@ impl Node {
     /// Checks whether an object that may be changed in place can nevertheless go to another branch.
     ///
     /// # Errors
-    /// `EXDEV` for a file with several names, of which only one would move, and for a file that the kernel may be reading and
-    /// writing directly.
+    /// `EXDEV` for a file with several names, of which only one would move, for one with a flag that forbids its removal, and for
+    /// a file that the kernel may be reading and writing directly.
     pub(crate) fn check_movable_original(&self, original: &Instance) -> Result<()> {
-        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
+        let attributes = original.vnode.getattr(&Caller::server())?;
+        let must_stay = attributes.only_grows_or_stays();
+        let names = self.visible_attributes(attributes).nlink;
         let is_direct =
             self.union.direct_files_in(&original.member).iter().any(|node| std::ptr::eq(&raw const **node, self));
-        if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
+        if names > 1 || must_stay || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
     /// Removes the original that a copy has replaced, in a branch that may be changed; invisible to users.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
+use super::attributes::{check_complete, is_near};
 use super::extent::DataExtent;
 use super::object::{CompletedCopy, CopyParameters, copy_of};
 use crate::union::branch::branches::BranchMember;
@@ -63,7 +64,9 @@ impl Node {
         let writer = Caller::server().at_expense_of(caller).cancelled_with(caller);
         let parameters = CopyParameters { writer, ..CopyParameters::whole() };
         let CompletedCopy { name, copy, lost } = copy_of(&original, target, &parameters)?;
-        let placed = self.store_identity(&server, target, &copy, UNCOUNTED_NAMES).and_then(|()| {
+        let identified = check_complete(&original.vnode, &copy, lost)
+            .and_then(|()| self.store_identity(&server, target, &copy, UNCOUNTED_NAMES));
+        let placed = identified.and_then(|()| {
             let instance = Instance::new(target, copy.clone(), copy.getattr(&server)?.ino);
             let names = [above.stored.as_name()];
             let _names = above.directory.write_guard_for(NameChanges::Names(&names, None));
@@ -102,12 +105,16 @@ impl Node {
             let _ = keeping_times(parent, || parent.unlink_verified(&server, stored));
             return is_removed;
         }
+        if target.is_unordered_with(source) {
+            // Before anything is written to the copy: an original that a power failure brings back would hide it.
+            let _ = sync_directory(&from);
+        }
         self.record_copied_to((*copy).clone());
         Ok(())
     }
 
     /// Checks that the copy is what users see once the original is gone, and removes the hidden copy that an interrupted move has
-    /// left.
+    /// left, if it is still equal to the original.
     ///
     /// # Errors
     /// `EXDEV` if something else would be seen; `EEXIST` if the branch has another object of that name.
@@ -128,8 +135,12 @@ impl Node {
             }
         }
         let Some(hidden) = objects::find(parent, stored)? else { return Ok(()) };
+        let attributes = original.vnode.getattr(&server)?;
+        let is_equal = hidden.attributes.kind == self.kind
+            && hidden.attributes.size == attributes.size
+            && is_near(hidden.attributes.mtime, attributes.mtime);
         match self.union.stored_origin(&hidden.vnode)? {
-            Some((identity, _)) if identity.handle == self.identity.handle && hidden.attributes.kind == self.kind => {
+            Some((identity, _)) if identity.handle == self.identity.handle && is_equal => {
                 keeping_times(parent, || parent.unlink_verified(&server, stored))
             }
             _ => Err(Errno::EEXIST),

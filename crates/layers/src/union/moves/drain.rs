@@ -11,10 +11,13 @@ use crate::BranchMode;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::whiteout;
 use crate::union::control_arguments::refused;
-use crate::union::copy_up::copy_attributes;
+use crate::union::copy_up::replace_attributes;
 use crate::union::operations::space::{free, spaces_of};
 use crate::union::state::{Node, Union};
 use crate::union::tree_path::TreePath;
+
+/// Maximum number of walks over a branch that is drained.
+const MAX_WALKS: usize = 16;
 
 impl Union {
     /// Moves everything off a branch, in which nothing is created from now on. Returns a line for each object that stays, and the
@@ -34,10 +37,17 @@ impl Union {
             self.set_mode(which, BranchMode::NoCreate)?;
         }
         let mut report = MoveReport::default();
-        self.walk_branch(&member, |path, object| {
-            self.drain_object(&member, path, object, &mut report);
-            ControlFlow::Continue(())
-        });
+        // What is renamed meanwhile can escape a walk.
+        for _ in 0..MAX_WALKS {
+            let before = report.begin_walk();
+            self.walk_branch(&member, |path, object| {
+                self.drain_object(&member, path, object, &mut report);
+                ControlFlow::Continue(())
+            });
+            if report.moved_objects() == before {
+                break;
+            }
+        }
         Ok(report.to_text())
     }
 
@@ -141,7 +151,7 @@ impl Union {
             if !self.branches.may_change(&next.member) {
                 return create_above(self.branches.position(&next.member));
             }
-            let lost = copy_attributes(&Caller::server(), &own, &next.vnode, None)?;
+            let lost = replace_attributes(&own, &next.vnode)?;
             next.member.record_losses(&next.vnode, lost);
             Ok(())
         })

@@ -16,6 +16,12 @@ pub(crate) struct MoveReport {
 }
 
 impl MoveReport {
+    /// Forgets what has stayed, since everything is visited again; returns the number of objects that have moved.
+    pub(crate) fn begin_walk(&mut self) -> u64 {
+        (self.stays, self.stay_count) = (Vec::new(), 0);
+        self.moved_objects
+    }
+
     /// Counts an object that has moved, with the number of bytes that it takes.
     pub(crate) fn add_moved(&mut self, bytes: u64) {
         self.moved_objects += 1;

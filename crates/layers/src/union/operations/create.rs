@@ -139,11 +139,12 @@ impl Node {
         for _ in 0..MAX_ATTEMPTS {
             let can_be_linked = target.can_be_linked_from(caller, self, limit);
             let writable = can_be_linked.and_then(|()| target.writable_within(caller, DataExtent::Nothing, limit));
-            let Instance { member, vnode, .. } = match writable {
+            let instance = match writable {
                 // The name by which it would be copied to another branch is unknown.
                 Err(Errno::ESTALE) if matches!(target.location(), NodeLocation::Unknown) => return Err(Errno::EXDEV),
                 found => found?,
             };
+            let Instance { member, vnode, .. } = &instance;
             target.record_data_path(caller)?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
             let cannot_move = target.is_unlinked();
@@ -155,6 +156,11 @@ impl Node {
                 continue;
             }
             let parent = self.directory_for_change(caller, &member)?;
+            // A link to an object that moves to another branch meanwhile would be one to its original.
+            let _object = target.read_guard_unless_cancelled(caller)?;
+            if !target.leftmost().is_same(&instance) {
+                continue;
+            }
             let names = [stored];
             let _names = self.write_guard_for(NameChanges::Names(&names, Some(&member)));
             let search = self.search(caller, stored)?;

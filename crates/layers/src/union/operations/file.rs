@@ -236,6 +236,7 @@ impl UnionFile {
     fn run_change<T>(&self, caller: &Caller, bytes: u64, change: impl Fn(&OpenFileRef) -> Result<T>) -> Result<T> {
         let union = &self.node.union;
         let mut lease_retry = LeaseRetry::for_single_caller();
+        let mut full = Vec::new();
         loop {
             union.apply_foreign_changes();
             let copy_count = self.node.copy_count();
@@ -243,7 +244,7 @@ impl UnionFile {
             let is_elsewhere = match changed {
                 Err(error) if is_full(error) && union.settings.moves_when_full => {
                     let _guard = union.operation_guard();
-                    self.node.copy_count() != copy_count || self.node.move_from_full(caller, bytes)
+                    self.node.copy_count() != copy_count || self.node.move_from_full(caller, bytes, &mut full)
                 }
                 Err(Errno::EROFS) => union.detect_read_only_branches(),
                 Err(LEASE_CONFLICT) => lease_retry.wait().map(|()| true)?,

@@ -82,11 +82,19 @@ impl Node {
     }
 
     /// Moves a file from a full branch to the first of those with room for it and for the given number of additional bytes;
-    /// returns whether that succeeded. The caller holds an operation guard.
-    pub(crate) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
+    /// returns whether that succeeded. Branches that have been `full` before are not tried again. The caller holds an operation
+    /// guard.
+    pub(crate) fn move_from_full(
+        self: &Arc<Self>,
+        caller: &Caller,
+        bytes: u64,
+        full: &mut Vec<Arc<BranchMember>>,
+    ) -> bool {
         let Ok(attributes) = self.leftmost().vnode.getattr(&Caller::server()) else { return false };
         let wanted = attributes.blocks.saturating_mul(512).min(attributes.size).saturating_add(bytes);
+        full.push(self.leftmost().member);
         let mut members = self.branches_when_full();
+        members.retain(|member| !full.iter().any(|full| Arc::ptr_eq(full, member)));
         if let Some(order) = self.union.settings.when_full_order {
             members = self.in_order(members, order);
         }
