@@ -98,7 +98,7 @@ fn is_helper_call(words: &[OsString]) -> bool {
     let describes_overlay = || words.iter().skip(1).any(|word| stack::overlay::is_described(word.as_bytes()));
     name == OsStr::new("mount.plyfs")
         || name == OsStr::new("mount.fuse.plyfs")
-        || !overlay::is_called(&words[0]) && words.get(1).is_some_and(|word| stack_first(word))
+        || !overlay::is_called(&words[0]) && words.get(1).is_some_and(stack_first)
         || !overlay::is_called(&words[0]) && words.get(1).is_some_and(|word| !is_command(word)) && describes_overlay()
 }
 

@@ -50,7 +50,7 @@ fn run(format: &str, attack: impl Fn(&Input) -> bool) {
     eprintln!("{format}: IMAGE_SEED={first} IMAGE_MUTATIONS={count}, {} inputs", inputs.len());
     let mut used = 0;
     for (done, seed) in (first..first + count).enumerate() {
-        if count >= REPORTED && done as u64 % REPORTED == 0 {
+        if count >= REPORTED && (done as u64).is_multiple_of(REPORTED) {
             eprintln!("{format}: {done} of {count}");
         }
         let mut random = Rng::with_seed(seed);

@@ -41,11 +41,10 @@ impl IdMap {
     pub fn outside(&self, id: u32) -> Option<u32> {
         let numbers: Vec<u32> = words(&self.0).map_while(|word| str::from_utf8(word).ok()?.parse().ok()).collect();
         let mut ranges = numbers.as_chunks::<3>().0.iter();
-        let found = ranges.find_map(|[inside, outside, count]| {
+        ranges.find_map(|[inside, outside, count]| {
             let offset = id.checked_sub(*inside).filter(|offset| offset < count)?;
             outside.checked_add(offset)
-        });
-        found
+        })
     }
 }
 

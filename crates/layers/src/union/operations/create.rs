@@ -146,28 +146,28 @@ impl Node {
             };
             let Instance { member, vnode, .. } = &instance;
             target.record_data_path(caller)?;
-            let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
+            let own = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
             let cannot_move = target.is_unlinked();
-            if !self.can_be_in(&member)? {
+            if !self.can_be_in(member)? {
                 if cannot_move {
                     return Err(Errno::EXDEV);
                 }
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
                 continue;
             }
-            let parent = self.directory_for_change(caller, &member)?;
+            let parent = self.directory_for_change(caller, member)?;
             // A link to an object that moves to another branch meanwhile would be one to its original.
             let _object = target.read_guard_unless_cancelled(caller)?;
             if !target.leftmost().is_same(&instance) {
                 continue;
             }
             let names = [stored];
-            let _names = self.write_guard_for(NameChanges::Names(&names, Some(&member)));
+            let _names = self.write_guard_for(NameChanges::Names(&names, Some(member)));
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
             }
-            let has_whiteout = match self.whiteout_here(&search, &member) {
+            let has_whiteout = match self.whiteout_here(&search, member) {
                 Ok(has_whiteout) => has_whiteout,
                 // An unnamed file stays where it was created.
                 Err(_) if cannot_move => return Err(Errno::EXDEV),
@@ -176,9 +176,9 @@ impl Node {
                     continue;
                 }
             };
-            let link = |parent: &VnodeRef, stored: Name<'_>| Ok(((), parent.link_verified(caller, &vnode, stored)?));
-            let ((), entry) = self.make_over_whiteout((&member, &parent), stored, has_whiteout, &link)?;
-            self.touch_leftmost(&member);
+            let link = |parent: &VnodeRef, stored: Name<'_>| Ok(((), parent.link_verified(caller, vnode, stored)?));
+            let ((), entry) = self.make_over_whiteout((member, &parent), stored, has_whiteout, &link)?;
+            self.touch_leftmost(member);
             target.record_location(self, stored);
             return Ok(Arc::clone(target).entry(entry.attributes));
         }
