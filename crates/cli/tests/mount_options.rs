@@ -466,6 +466,29 @@ fn can_use_helpers() -> bool {
 }
 
 #[test]
+fn lines_of_fstab_with_the_options_of_overlayfs_are_remounted() {
+    if !can_use_helpers() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [lower, upper, work, mount] = ["lower", "upper", "work", "mount"].map(|name| scratch.name(name));
+    [&lower, &upper, &work].iter().for_each(|path| fs::create_dir(path).unwrap());
+    let fstab = format!("overlay {mount} plyfs lowerdir={lower},upperdir={upper},workdir={work},noexec 0 0\n");
+    let script = "
+        mount mount; shown
+        mount -o remount,ro mount; shown
+        : > /etc/fstab
+        mount -o remount,rw mount; shown
+        umount mount";
+    let done = with_fstab(&scratch, &fstab, script);
+    assert_eq!((done.code, done.errors.as_str()), (0, ""), "{done:?}");
+    let access: Vec<_> = done.output.lines().map(|line| line.split(',').next().unwrap_or_default()).collect();
+    assert_eq!(access, ["rw", "ro", "rw"], "{done:?}");
+    let both = run(["mount", "-o", &format!("lowerdir={lower}"), &format!("{lower} | readonly"), &mount]);
+    assert!(both.code == 2 && both.errors.contains("leave one of them out"), "{both:?}");
+}
+
+#[test]
 fn lines_of_fstab_are_mounted_once_and_remounted() {
     if !can_use_helpers() {
         return;

@@ -225,6 +225,28 @@ fn a_branch_with_files_that_the_kernel_writes_stays_writable() {
     umount(&mount);
 }
 
+/// By root, or, where a pattern names branches, by whoever owns a directory.
+#[test]
+fn a_union_does_not_wait_for_its_own_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = scratch.name("mount");
+    ["disks/d1", "disks/d2"].iter().for_each(|name| fs::create_dir_all(scratch.path(name)).unwrap());
+    fs::remove_dir(scratch.path("disks/d2")).unwrap();
+    run(["mount", &format!("{}/d*=rw | union", scratch.name("disks")), &mount]).succeeded();
+    fs::create_dir(scratch.path("mount/below")).unwrap();
+    for branch in [mount.clone(), format!("{mount}/below")] {
+        let added = run(["union", "add", &mount, &format!("{branch}=ro")]);
+        assert!(added.code != 0 && added.errors.contains("is in a mount of the same server"), "{branch}: {added:?}");
+    }
+    std::os::unix::fs::symlink(&mount, scratch.path("disks/d2")).unwrap();
+    assert_ne!(run(["union", "rescan", &mount]).code, 0);
+    assert!(scratch.path("mount/below").exists());
+    umount(&mount);
+}
+
 #[test]
 fn the_branches_of_a_union_are_checked_and_repaired() {
     let scratch = Scratch::new();

@@ -16,6 +16,8 @@ pub enum OpenError {
     NoPermission(PathBuf),
     /// /proc, through which open objects are named, is not mounted.
     NoProc,
+    /// The directory is in a mount that this process serves, which would wait for itself.
+    OwnMount(PathBuf),
     /// A directory to be attached is on another mount than the directory that is served, in it, or around it.
     NotBeside(PathBuf),
     /// A directory to be attached belongs to another directory than the one that is served.
@@ -54,6 +56,11 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::NoProc => formatter.write_str("/proc is not there: mount it (mount -t proc proc /proc)"),
+            Self::OwnMount(path) => write!(
+                formatter,
+                "`{}` is in a mount of the same server, which would wait for itself: name a directory beside the mount",
+                path.display()
+            ),
             Self::NotBeside(path) => write!(
                 formatter,
                 "`{}` must be on the same mount as the directory that is served, and neither in it nor around it: choose \

@@ -92,6 +92,23 @@ fn what_is_volatile_is_not_synchronized() {
     umount(&base);
 }
 
+/// As images with many layers have.
+#[test]
+fn hundreds_of_lower_directories_are_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    ["upper", "work", "merged"].iter().for_each(|name| fs::create_dir(scratch.path(name)).unwrap());
+    let lower: Vec<String> = (0..200).map(|number| scratch.name(&format!("layer-{number:060}"))).collect();
+    lower.iter().for_each(|path| fs::create_dir(path).unwrap());
+    fs::write(scratch.path(&format!("layer-{:060}/last", 199)), "").unwrap();
+    let [upper, work, merged] = ["upper", "work", "merged"].map(|name| scratch.name(name));
+    run(["mount", "-o", &format!("lowerdir={},upperdir={upper},workdir={work}", lower.join(":")), &merged]).succeeded();
+    assert!(scratch.path("merged/last").exists());
+    umount(&merged);
+}
+
 /// The first number is that of the directory, as with fuse-overlayfs.
 #[test]
 fn owners_are_mapped_as_by_fuse_overlayfs() {

@@ -45,7 +45,7 @@ fn read(options: &Options<'_>, key: &str) -> Result<Option<Vec<Account>>, Option
     let Some(path) = options.text(key) else { return Ok(None) };
     let path_owned = || path.to_owned();
     let text =
-        text_file::read(path).map_err(|error| options.error(key, OptionProblem::File { path: path_owned(), error }))?;
+        text_file::read_lossy(path).map_err(|error| options.error(key, OptionProblem::File { path: path_owned(), error }))?;
     parse(&text).map(Some).map_err(|line| {
         let message = "expected NAME:PASSWORD:NUMBER and more fields after colons".to_owned();
         options.error(key, OptionProblem::FileLine { path: path_owned(), line, message })

@@ -47,6 +47,9 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     options.check_privileged_options()?;
     let log_level = log_level(&options, arguments.trace)?;
     let mut mount_point = arguments.over.as_deref().or(arguments.mount_point.as_deref());
+    if overlay.is_some() && mount_point.is_some() && arguments.over.is_none() {
+        check_placeholder(&arguments.stack)?;
+    }
     if overlay.is_some() && !arguments.explain {
         mount_point = mount_point.or(Some(Path::new(&arguments.stack)));
     }
@@ -106,6 +109,16 @@ fn read_stack(stack: &OsStr, overlay: Option<OverlayMount>, over: Option<&Path>)
     }
 }
 
+/// Checks that what is in the place of the stack, where options describe it, is only a word, such as `overlay`.
+fn check_placeholder(stack: &OsStr) -> Outcome {
+    if !stack.as_bytes().iter().any(|byte| b"|/".contains(byte)) {
+        return Ok(());
+    }
+    let stack = stack.display();
+    let message = format!("lowerdir describes a stack, and '{stack}' is another one; leave one of them out");
+    Err(Failure::new(Exit::Usage, message))
+}
+
 /// Implements the helper of mount(8).
 pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
@@ -152,12 +165,18 @@ fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     let overlay = is_described(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
     let options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), arguments.sloppy)?;
     if options.remount {
-        return remount_helper(arguments, &text);
+        return match &overlay {
+            Some(overlay) => remount_helper(arguments, &overlay.mount_options, None),
+            None => remount_helper(arguments, &text, Some(&arguments.stack)),
+        };
     }
     if !arguments.foreground {
         daemon::close_inherited();
     }
     options.check_privileged_options()?;
+    if overlay.is_some() {
+        check_placeholder(source)?;
+    }
     let log_level = log_level(&options, false)?;
     let over = options.over.then_some(arguments.mount_point.as_path());
     let expression = read_stack(&arguments.stack, overlay, over)?;
@@ -228,12 +247,14 @@ fn run_remount(arguments: &Mount) -> Outcome {
 }
 
 /// Implements the helper of mount(8) for `mount -o remount`.
-fn remount_helper(arguments: &Helper, options: &str) -> Outcome {
+fn remount_helper(arguments: &Helper, options: &str, stack: Option<&OsStr>) -> Outcome {
     let mount_point = arguments.mount_point.as_path();
     let message = format!("plyfs: {} remounted\n", mount_table::canonical(mount_point).display());
     if !arguments.fake {
         let (point, entry) = super::own_plyfs_mount(mount_point, "remount")?;
-        let (stack, sloppy) = (Some(arguments.stack.as_os_str()), arguments.sloppy);
+        let sloppy = arguments.sloppy;
+        // The source in the mount table may be any word, where options describe the stack.
+        let stack = stack.filter(|stack| *stack != OsStr::new(&entry.source));
         Remount { point, entry, stack, options, is_complete: true, sloppy }.run()?;
     }
     if arguments.verbose { super::print(&message) } else { Ok(()) }

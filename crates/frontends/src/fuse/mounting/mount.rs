@@ -7,6 +7,7 @@ use super::mount_point::{ListedMount, MountPoint, listed_mounts};
 use crate::fuse::transport::device::{Device, own_received};
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
 use rustix::io::{Errno, FdFlags};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -30,6 +31,16 @@ pub(crate) struct MountParameters<'a> {
     pub(crate) max_read: Option<u32>,
     /// The mount point may itself be a FUSE mount, to be covered.
     pub(crate) cover_fuse: bool,
+}
+
+/// Returns the source as the mount table can have it: the beginning of one that is longer than mount(2) takes.
+pub(crate) fn listed_source(source: &OsStr) -> Cow<'_, OsStr> {
+    const MAX_BYTES: usize = libc::PATH_MAX as usize - 1;
+    const BEGINNING_BYTES: usize = 1000;
+    match source.as_bytes() {
+        bytes if bytes.len() <= MAX_BYTES => Cow::Borrowed(source),
+        bytes => Cow::Owned(OsString::from_vec([&bytes[..BEGINNING_BYTES], b"..."].concat())),
+    }
 }
 
 /// Mounts; returns the connection through which the mount's requests arrive, and the mount as listed by the kernel.

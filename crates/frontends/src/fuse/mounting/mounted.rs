@@ -73,7 +73,7 @@ impl Mount {
         file_system.set_mount_point(point.as_fd());
         let (device, listed) = mount::mount(&MountParameters {
             mount_point: point,
-            source: &options.source,
+            source: &mount::listed_source(&options.source),
             flags,
             allow_other: options.allow_other,
             // A kernel that applies access control lists checks permissions by that.
