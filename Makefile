@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-.PHONY: help build demo install uninstall deb test test-all lint package bench samples flame-graph faults hostile fuzz fuzz-images soak clean
+.PHONY: help build demo install uninstall deb test test-all lint package bench bench-containers samples flame-graph faults hostile fuzz fuzz-images soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -54,6 +54,11 @@ bench: build ## Time the workloads, the unions, descriptions and FAT on Plyfs, t
 	$(CARGO) build --release --package bench
 	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; \
 		target/release/bench union || first=1; target/release/bench fat || first=1; target/release/bench fist && exit $$first)
+
+bench-containers: build ## Time the steps of a build by buildah with plyfs-overlayfs, fuse-overlayfs and overlayfs, as root
+	@scripts/bench-setup
+	$(CARGO) build --release --package plyfs-cli
+	@scripts/bench-containers
 
 samples: ## Count the lines of the samples in FiST and in Rust: docs/bench/samples.md
 	@scripts/setup build
