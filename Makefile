@@ -56,7 +56,7 @@ bench: build ## Time the workloads, the unions, descriptions and FAT on Plyfs, t
 		target/release/bench union || first=1; target/release/bench fat || first=1; target/release/bench fist && exit $$first)
 
 bench-containers: build ## Time the steps of a build by buildah with plyfs-overlayfs, fuse-overlayfs and overlayfs, as root
-	@scripts/bench-setup
+	@scripts/setup test
 	$(CARGO) build --release --package plyfs-cli
 	@scripts/bench-containers
 
