@@ -170,9 +170,13 @@ fn default_path() -> PathBuf {
 }
 
 fn tmp_path(uid: Uid) -> PathBuf {
+    PathBuf::from(format!("/tmp/plyfs-{}", number_outside(uid)))
+}
+
+/// Returns the number of a user outside of the caller's user namespace.
+fn number_outside(uid: Uid) -> u32 {
     let map = Process::Own.id_map(IdKind::User).ok().flatten();
-    let outside = map.and_then(|map| map.outside(uid.as_raw())).unwrap_or(uid.as_raw());
-    PathBuf::from(format!("/tmp/plyfs-{outside}"))
+    map.and_then(|map| map.outside(uid.as_raw())).unwrap_or(uid.as_raw())
 }
 
 /// Returns an unpredictable number.
@@ -200,7 +204,8 @@ fn user_directories(
         }
         let name = entry.file_name();
         let uid: u32 = name.to_str()?.strip_prefix(prefix)?.split('-').next()?.parse().ok()?;
-        let is_wanted = only.is_none_or(|only| only.as_raw() == uid);
-        (is_wanted && fs::symlink_metadata(entry.path()).ok()?.uid() == uid).then(|| entry.path())
+        let is_wanted = only.is_none_or(|only| number_outside(only) == uid);
+        let owner = only.map_or(uid, Uid::as_raw);
+        (is_wanted && fs::symlink_metadata(entry.path()).ok()?.uid() == owner).then(|| entry.path())
     })
 }
