@@ -13,6 +13,7 @@ use super::DataExtent;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::entry_purpose::EntryPurpose;
 use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
+use crate::union::branch::objects::keeping_times;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::lookup::search::{LookupResult, SearchResult};
 use crate::union::lookup::shared_copies;
@@ -65,10 +66,12 @@ impl Node {
         let names = node.original_names.load(Ordering::Relaxed);
         let writer = Caller::server().at_expense_of(caller);
         if names == UNCOUNTED_NAMES {
-            return directory.link_verified(&writer, vnode, stored).map(drop);
+            return keeping_times(&directory, || directory.link_verified(&writer, vnode, stored).map(drop));
         }
         node.add_counted_name(&writer, member, vnode, names, |work, name| {
-            work.rename_verified(&writer, name.as_name(), &directory, stored, RenameMode::NoReplace)
+            keeping_times(&directory, || {
+                work.rename_verified(&writer, name.as_name(), &directory, stored, RenameMode::NoReplace)
+            })
         })
     }
 
