@@ -31,9 +31,9 @@ fn bytes(path: &str) -> Result<Vec<u8>, Errno> {
 }
 
 fn open(path: &str) -> io::Result<File> {
-    const PIPEFS_MAGIC: i64 = 0x5049_5045;
+    const PIPEFS_MAGIC: rustix::fs::FsWord = 0x5049_5045;
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    if file.metadata()?.file_type().is_fifo() && i64::from(fstatfs(&file)?.f_type) != PIPEFS_MAGIC {
+    if file.metadata()?.file_type().is_fifo() && fstatfs(&file)?.f_type != PIPEFS_MAGIC {
         return Err(ErrorKind::InvalidInput.into());
     }
     fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
@@ -51,6 +51,9 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, path("fifo"), rustix::fs::Mode::RUSR).unwrap();
         assert_eq!(read_lossy(&path("fifo")), Err(Errno::EINVAL));
         std::fs::write(path("text"), b"M\xfcller").unwrap();
-        assert_eq!((read(&path("text")), read_lossy(&path("text"))), (Err(Errno::EILSEQ), Ok("M\u{fffd}ller".to_owned())));
+        assert_eq!(
+            (read(&path("text")), read_lossy(&path("text"))),
+            (Err(Errno::EILSEQ), Ok("M\u{fffd}ller".to_owned()))
+        );
     }
 }

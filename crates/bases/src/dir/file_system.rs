@@ -116,7 +116,8 @@ impl DirectoryFileSystem {
 fn is_served_here(object: BorrowedFd<'_>) -> Result<bool> {
     let number = procfs::mount_id(object)?;
     let table = procfs::mount_table::read()?;
-    let Some(mount) = procfs::mount_table::mounts(&table).find(|mount| mount.number == number && mount.is_fuse()) else {
+    let Some(mount) = procfs::mount_table::mounts(&table).find(|mount| mount.number == number && mount.is_fuse())
+    else {
         return Ok(false);
     };
     let connections = Process::Own.fuse_connections()?.unwrap_or_default();

@@ -44,8 +44,8 @@ pub(crate) fn pairs(
 fn read(options: &Options<'_>, key: &str) -> Result<Option<Vec<Account>>, OptionError> {
     let Some(path) = options.text(key) else { return Ok(None) };
     let path_owned = || path.to_owned();
-    let text =
-        text_file::read_lossy(path).map_err(|error| options.error(key, OptionProblem::File { path: path_owned(), error }))?;
+    let text = text_file::read_lossy(path)
+        .map_err(|error| options.error(key, OptionProblem::File { path: path_owned(), error }))?;
     parse(&text).map(Some).map_err(|line| {
         let message = "expected NAME:PASSWORD:NUMBER and more fields after colons".to_owned();
         options.error(key, OptionProblem::FileLine { path: path_owned(), line, message })
