@@ -240,6 +240,27 @@ fn drained_files_stay_readable_and_writable_meanwhile() {
 }
 
 #[test]
+fn consolidated_directories_are_in_one_branch_each() {
+    let branches = [memory(), memory(), memory()];
+    fill(&branches[0], "a/short", "1");
+    fill(&branches[1], "a/long", &"1".repeat(9000));
+    fill(&branches[0], "a/b/long", &"2".repeat(9000));
+    fill(&branches[1], "a/b/short", "2");
+    fill(&branches[2], "a/b/kept", &"3".repeat(99_000));
+    fill(&branches[0], "other/1", "1");
+    fill(&branches[1], "other/2", "2");
+    let [first, second, third] = &branches;
+    let union = join(&[], &[(first, ReadWrite), (second, ReadWrite), (third, ReadOnly)]);
+    let report = tell(&union, "consolidate", &[("path", "a")]).unwrap();
+    assert_eq!(report, "objects moved: 2 (2 bytes); objects that stay: 0\n");
+    let having = |path| having(&[first, second, third], path);
+    assert_eq!(["a/short", "a/long", "a/b/long", "a/b/short", "a/b/kept"].map(having), [[1], [1], [0], [0], [2]]);
+    assert_eq!([having("other/1"), having("other/2")], [[0], [1]]);
+    assert_eq!((read(&union, "a/short"), read(&union, "a/b/short")), ("1".into(), "2".into()));
+    assert!(tell(&union, "consolidate", &[("path", "a/short")]).is_err());
+}
+
+#[test]
 fn balance_moves_files_from_the_fullest_branch() {
     let branches = [small_memory(8 << 20), small_memory(8 << 20)];
     for file in 0..24 {

@@ -31,6 +31,7 @@ impl Union {
             "rescan" => self.rescan(),
             "drain" => self.drain(arguments.required("branch")?),
             "balance" => self.balance(arguments.percentage("within")?.unwrap_or(DEFAULT_BALANCE_PERCENTAGE)),
+            "consolidate" => self.consolidate(arguments.required("path")?),
             "which" => self.which(arguments.required("path")?),
             "remove" => self.remove_branch(arguments.required("branch")?),
             "mode" => self.set_mode(arguments.required("branch")?, arguments.mode()?),

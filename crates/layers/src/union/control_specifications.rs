@@ -34,6 +34,11 @@ pub(crate) const CONTROLS: &[ControlSpecification] = &[
         "move files until the use of the rw branches differs by no more than 5 %, or as given",
     ),
     ControlSpecification::new(
+        "consolidate",
+        &[ControlArgument::required("path", "PATH")],
+        "move the files of each directory, from a path from the root of the union on, to one branch",
+    ),
+    ControlSpecification::new(
         "which",
         &[ControlArgument::required("path", "PATH")],
         "list as JSON what the branches have of a path from the root of the union",

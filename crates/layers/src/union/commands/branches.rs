@@ -72,6 +72,14 @@ enum BranchCommand {
         #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
         within: u8,
     },
+    /// Move the files of each directory to one branch, while programs use the union
+    ///
+    /// From the named directories on, the files of each move to the branch that has most of their bytes and room for the rest. What is in ro branches stays there. A line for each file that stays says why; the exit code is then 1. If it is interrupted, run it again.
+    Consolidate {
+        /// Directories of mounted unions
+        #[arg(value_name = "DIRECTORY", required = true, value_hint = ValueHint::DirPath)]
+        directories: Vec<PathBuf>,
+    },
     /// Show which branches have a file, its copies and its whiteouts
     ///
     /// Prints a line for each object: whether it is visible, a directory merged with the visible one, hidden, or a whiteout; the branch; and the path in the branch. Paths are those of the union, so no other layer of the stack may change names.
@@ -138,6 +146,10 @@ fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
         BranchCommand::Balance { mount_point, within } => {
             moves::run(host, &mount_point, "balance", &[("within", &within.to_string())])
         }
+        BranchCommand::Consolidate { directories } => directories.iter().try_for_each(|directory| {
+            let (mount_point, path) = which::mount_of(directory)?;
+            moves::run(host, &mount_point, "consolidate", &[("path", &path)])
+        }),
         BranchCommand::Which(arguments) => which::run(&arguments, host),
         BranchCommand::Check(arguments) => check::run(&arguments, host),
     }

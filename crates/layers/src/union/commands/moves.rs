@@ -1,4 +1,4 @@
-//! `plyfs union drain` and `balance`: moves of many objects between the branches of a mounted union.
+//! `plyfs union drain`, `balance` and `consolidate`: moves of many objects between the branches of a mounted union.
 
 use std::path::Path;
 

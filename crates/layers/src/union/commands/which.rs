@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &WhichArguments, host: &dyn CommandHost) -> Outcome
 }
 
 /// Returns the mount point of the file system that has a file, and the path of the file there.
-fn mount_of(file: &Path) -> Outcome<(PathBuf, String)> {
+pub(crate) fn mount_of(file: &Path) -> Outcome<(PathBuf, String)> {
     let unreadable = |error| {
         let message = format!("cannot find {}: {error}; give the path of a file in a mounted union", file.display());
         Failure::new(Exit::Usage, message)

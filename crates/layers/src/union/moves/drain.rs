@@ -159,7 +159,7 @@ impl Union {
 }
 
 /// Explanation of why an object stays.
-fn reason(error: Errno) -> String {
+pub(crate) fn reason(error: Errno) -> String {
     let reason = match error {
         Errno::EXDEV => "in use by the kernel, has several names, or would be hidden in every other branch",
         Errno::EEXIST => "every other branch has something else of that name, which is hidden",
