@@ -20,7 +20,7 @@ pub mod suggest;
 pub mod syntax;
 
 pub use bases::device::OpenError as DeviceError;
-pub use bases::dir::OpenError;
+pub use bases::dir::{OpenError, declare_single_mount};
 pub use build::{
     BuildError, BuildProblem, build, build_description, build_descriptions, build_directory, directories_at, fan_out,
     merge_barrier,

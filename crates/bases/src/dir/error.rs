@@ -16,7 +16,8 @@ pub enum OpenError {
     NoPermission(PathBuf),
     /// /proc, through which open objects are named, is not mounted.
     NoProc,
-    /// The directory is in a mount that this process serves, which would wait for itself.
+    /// The directory is in the only mount that this process serves, which would wait for itself: see
+    /// [`declare_single_mount`](super::declare_single_mount).
     OwnMount(PathBuf),
     /// A directory to be attached is on another mount than the directory that is served, in it, or around it.
     NotBeside(PathBuf),

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use procfs::Process;
 use rustix::fs::{CWD, OFlags};
 use vnode::{
     Caller, Claim, Description, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result, VnodeRef,
@@ -18,7 +17,7 @@ use super::error::OpenError;
 use super::handle::WireHandle;
 use super::node::{LookupLocation, Node};
 use super::tree::Tree;
-use super::{KIND, claim, errno, fsid, shares};
+use super::{KIND, claim, errno, fsid, own_mount, shares};
 
 /// Options for serving a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl DirectoryFileSystem {
         let mut thread = Credentials::probe().thread();
         let acting = thread.act_as_server().map_err(|error| OpenError::of(path, error))?;
         let descriptor = acting.open_at(CWD, path, flags).map_err(|error| OpenError::of(path, errno(error)))?;
-        if is_served_here(descriptor.as_fd()).map_err(|error| OpenError::of(path, error))? {
+        if own_mount::has(descriptor.as_fd()).map_err(|error| OpenError::of(path, error))? {
             return Err(OpenError::OwnMount(path.to_owned()));
         }
         let attached = attachment.map(|attachment| AttachedDirectory::open(&acting, descriptor.as_fd(), attachment));
@@ -110,18 +109,6 @@ impl DirectoryFileSystem {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Returns whether an object is in a FUSE mount of this process. Nothing is asked of the mount itself.
-fn is_served_here(object: BorrowedFd<'_>) -> Result<bool> {
-    let number = procfs::mount_id(object)?;
-    let table = procfs::mount_table::read()?;
-    let Some(mount) = procfs::mount_table::mounts(&table).find(|mount| mount.number == number && mount.is_fuse())
-    else {
-        return Ok(false);
-    };
-    let connections = Process::Own.fuse_connections()?.unwrap_or_default();
-    Ok(connections.contains(&rustix::fs::minor(mount.device)))
 }
 
 impl FileSystem for DirectoryFileSystem {

@@ -26,6 +26,7 @@ mod names;
 mod node;
 mod open_directory;
 mod operations;
+mod own_mount;
 mod paths;
 mod restrictions;
 mod shares;
@@ -44,6 +45,7 @@ pub use attached::Attachment;
 pub use credentials::restore_thread_credentials;
 pub use error::OpenError;
 pub use file_system::{DirectoryFileSystem, Options};
+pub use own_mount::declare_single_mount;
 
 /// Name of this base in a stack.
 const KIND: &str = "dir";

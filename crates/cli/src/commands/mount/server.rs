@@ -50,6 +50,7 @@ pub(crate) fn start(job: &MountJob, point: MountPoint) -> Outcome<MountServer> {
     // Registered first: a signal that arrives while the mount is being made ends it as soon as it exists.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot install signal handlers: {error}; try again")))?;
+    stack::declare_single_mount();
     // Building the stack completes operations that an earlier server left unfinished, which may take long.
     let file_system = progress::with_progress("mount", |_| job.expression.build())?;
     if job.explain {
