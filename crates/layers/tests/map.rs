@@ -2,28 +2,14 @@
 
 mod common;
 
-use common::{contents, create, layer, list, memory, name, root, user, walk};
+use common::owned::{NONE, below};
+use common::{contents, create, layer, list, name, root, user, walk};
 use plyfs_layers::OptionProblem;
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     AccessControl, AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Name,
     OpenFlags, Promises, RenameMode, Result, SetAttributes, SetTime, Timestamp, XattrMode,
 };
-
-const NONE: SetAttributes =
-    SetAttributes { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_privileges: false };
-
-/// A file below, owned by 1000:1000 with mode 0640, with `data` in it; its directory belongs to 1000 too.
-fn below() -> FileSystemRef {
-    let lower = memory();
-    let directory = lower.root().mkdir(&root(), name("d"), 0o755).unwrap().vnode;
-    let (file, open) = create(&directory, &root(), "file", 0o640);
-    open.write_at(&root(), 0, b"data").unwrap();
-    for vnode in [&directory, &file] {
-        vnode.setattr(&root(), &SetAttributes { uid: Some(1000), gid: Some(1000), ..NONE }).unwrap();
-    }
-    lower
-}
 
 fn ids(attributes: &Attributes) -> (u32, u32, u32) {
     (attributes.uid, attributes.gid, attributes.mode)

@@ -5,6 +5,7 @@
 pub(crate) mod codecs;
 pub(crate) mod image;
 pub(crate) mod interrupted;
+pub(crate) mod owned;
 pub(crate) mod plain;
 pub(crate) mod reporting;
 pub(crate) mod steps;
