@@ -47,6 +47,11 @@ pub(crate) fn is_called(program: &OsString) -> bool {
     name == "plyfs-overlayfs" || name == "fuse-overlayfs"
 }
 
+/// Reads the options of an overlay, if a list of mount options describes one.
+pub(crate) fn read_if_described(options: &[u8]) -> Outcome<Option<OverlayMount>> {
+    overlay::is_described(options).then(|| read(options)).transpose()
+}
+
 /// Reads the options of an overlay, without those that describe it.
 pub(crate) fn read(options: &[u8]) -> Outcome<OverlayMount> {
     let Overlay { stack, mount_options } =

@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use stack::command::MountTranslator;
-use stack::overlay::is_described;
 
 use crate::arguments::{Helper, Mount};
 use crate::commands::overlay::{self, OverlayArguments, OverlayMount};
@@ -35,7 +34,7 @@ const NO_OVERLAY_OVER: &str = "lowerdir names the directories of the base, and o
 /// Runs the command.
 pub(crate) fn run(arguments: &Mount) -> Outcome {
     let text = arguments.options.join(",");
-    let overlay = is_described(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
+    let overlay = overlay::read_if_described(text.as_bytes())?;
     let mut options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), false)?;
     if options.remount {
         return run_remount(arguments);
@@ -162,7 +161,7 @@ pub(crate) fn run_translated_helper(arguments: &Helper, translator: &MountTransl
 /// Mounts for mount(8), which shows `source` in the mount table if the options name no other.
 fn mount_as_helper(arguments: &Helper, source: &OsStr) -> Outcome {
     let text = arguments.options.join(",");
-    let overlay = is_described(text.as_bytes()).then(|| overlay::read(text.as_bytes())).transpose()?;
+    let overlay = overlay::read_if_described(text.as_bytes())?;
     let options = options::parse(overlay.as_ref().map_or(&text, |overlay| &overlay.mount_options), arguments.sloppy)?;
     if options.remount {
         return match &overlay {
