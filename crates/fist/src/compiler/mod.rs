@@ -34,7 +34,7 @@ use std::ops::Range;
 use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
 use crate::interpreter::{CallHandler, MAX_CALL_DEPTH, MAX_FUEL};
@@ -58,6 +58,10 @@ pub struct Compiled {
     numbers: NumberedEntities,
     functions: Vec<FunctionInfo>,
 }
+
+/// Bytes of addresses reserved for the code of a level, so that each part of it is within reach of a call from any
+/// other. Memory is taken only for code; a level with more code than this is interpreted.
+const RESERVED_CODE_BYTES: usize = 256 << 20;
 
 /// Properties of a function needed to run it.
 struct FunctionInfo {
@@ -183,6 +187,8 @@ fn module() -> Result<JITModule, CompileError> {
     for (name, address, _) in raw::callbacks() {
         builder.symbol(name, address);
     }
+    let memory = ArenaMemoryProvider::new_with_size(RESERVED_CODE_BYTES).map_err(CompileError::general)?;
+    builder.memory_provider(Box::new(memory));
     Ok(JITModule::new(builder))
 }
 
