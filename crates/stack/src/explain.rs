@@ -51,6 +51,7 @@ fn declarations(Properties { promises, needs }: &Properties, whole: bool) -> Vec
         (needs.every_lookup, "has to see every look-up"),
         (needs.failed_lookups, "has to see failed look-ups"),
         (needs.every_data_operation, "has to see every read and write"),
+        (needs.every_poll, "has to see every poll"),
         (needs.fresh_attributes, "attributes may change at any time"),
         (!promises.opens_share_data, "one file opened twice may be two files below"),
         (!promises.exact_names, "finds objects by other spellings of their names"),

@@ -43,8 +43,8 @@ enum Payer {
     Own,
     /// This user and group.
     User(u32, u32),
-    /// The superuser, in this process.
-    Superuser(u32),
+    /// The superuser, in a process that may exceed quota limits and use reserved space, or not.
+    Superuser { may_pass_limits: bool },
 }
 
 /// State of the permission check for the caller's request.
@@ -171,7 +171,7 @@ impl Caller {
     pub fn at_expense_of(self, other: &Caller) -> Self {
         let payer = match other.payer {
             Payer::Own if other.server => self.payer,
-            Payer::Own if other.uid == 0 => Payer::Superuser(other.pid),
+            Payer::Own if other.uid == 0 => Payer::Superuser { may_pass_limits: other.may_pass_limits() },
             Payer::Own => Payer::User(other.uid, other.gid),
             payer => payer,
         };
@@ -183,7 +183,7 @@ impl Caller {
     pub fn payer(&self) -> Option<(u32, u32)> {
         match self.payer {
             Payer::User(uid, gid) => Some((uid, gid)),
-            Payer::Own | Payer::Superuser(_) => None,
+            Payer::Own | Payer::Superuser { .. } => None,
         }
     }
 
@@ -200,7 +200,7 @@ impl Caller {
         match self.payer {
             Payer::Own => !self.server && self.capabilities() & CAP_SYS_RESOURCE != 0,
             Payer::User(..) => false,
-            Payer::Superuser(pid) => Self::process(pid, 0, 0, 0).capabilities() & CAP_SYS_RESOURCE != 0,
+            Payer::Superuser { may_pass_limits } => may_pass_limits,
         }
     }
 

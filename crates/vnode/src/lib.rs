@@ -36,6 +36,7 @@ pub mod profile;
 pub mod progress;
 mod promises;
 mod properties;
+pub mod request;
 mod rewriting;
 mod sharded;
 pub mod shortage;

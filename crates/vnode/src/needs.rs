@@ -16,6 +16,8 @@ pub struct Needs {
     /// Every close of a descriptor must reach the stack ([`OpenFile::flush`](crate::OpenFile::flush)): it may report an
     /// error, or release more than locks.
     pub every_close: bool,
+    /// Every poll(2) must reach the stack ([`OpenFile::poll`](crate::OpenFile::poll)): files may not be ready.
+    pub every_poll: bool,
     /// Reads that update an access time must reach the stack: at least those of a file that was not read since it was
     /// written (`relatime`).
     pub access_times: bool,
@@ -33,6 +35,7 @@ impl Needs {
         every_data_operation: false,
         fresh_attributes: false,
         every_close: false,
+        every_poll: false,
         access_times: false,
         read_only: false,
         overlay: false,
@@ -47,6 +50,7 @@ impl Needs {
             every_data_operation: self.every_data_operation || lower.every_data_operation,
             fresh_attributes: self.fresh_attributes || lower.fresh_attributes,
             every_close: self.every_close || lower.every_close,
+            every_poll: self.every_poll || lower.every_poll,
             access_times: self.access_times || lower.access_times,
             read_only: self.read_only || lower.read_only,
             overlay: self.overlay || lower.overlay,

@@ -142,7 +142,8 @@ pub trait OpenFile: Send + Sync + 'static {
         Err(Errno::ENOTTY)
     }
 
-    /// Returns which of the `POLL*` events of poll(2) are ready now. Default: those of a regular file, always ready.
+    /// Returns which of the `POLL*` events of poll(2) are ready now. Called where [`crate::Needs::every_poll`] is declared;
+    /// elsewhere all count as ready. Default: those of a regular file, always ready.
     ///
     /// # Errors
     /// Those of the storage.

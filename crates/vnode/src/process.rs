@@ -3,8 +3,7 @@
 //! capget(2), /proc/PID/uid_map, /proc/PID/status and /proc/PID/mountinfo take no lock that such a process holds;
 //! /proc/PID/ns/user does.
 
-use std::cell::RefCell;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use procfs::{IdKind, IdMap, Ids, Process, SignalSet, Status};
@@ -97,25 +96,19 @@ impl NamespaceLookup {
 }
 
 /// Returns whether a process with these effective capabilities is in the server's user namespace, by its user ID map;
-/// `None` if it is gone. Each thread looks this up at most once a millisecond, unless the process has gained
-/// capabilities since. So only a process that had the same capabilities in the server's namespace can count as being
-/// there after it has left, and for no longer than that.
+/// `None` if it is gone. This is looked up at most once a millisecond, unless the process has gained capabilities since.
+/// So only a process that had the same capabilities in the server's namespace can count as being there after it has
+/// left, and for no longer than that.
 fn is_in_own_namespace(pid: u32, effective: CapabilitySet) -> Result<Option<bool>> {
-    thread_local! {
-        static REMEMBERED: RefCell<[Option<NamespaceLookup>; 8]> = const { RefCell::new([None; 8]) };
+    static LOOKUPS: [Mutex<Option<NamespaceLookup>>; 64] = [const { Mutex::new(None) }; 64];
+    let place = || LOOKUPS[pid as usize % LOOKUPS.len()].lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lookup) = place().filter(|lookup| lookup.holds(pid, effective)) {
+        return Ok(Some(lookup.is_own));
     }
-    REMEMBERED.with_borrow_mut(|remembered| {
-        let place = &mut remembered[pid as usize % remembered.len()];
-        match *place {
-            Some(lookup) if lookup.holds(pid, effective) => Ok(Some(lookup.is_own)),
-            _ => {
-                let when = Instant::now();
-                let is_own = has_own_map(pid)?;
-                *place = is_own.map(|is_own| NamespaceLookup { pid, when, is_own, effective });
-                Ok(is_own)
-            }
-        }
-    })
+    let when = Instant::now();
+    let is_own = has_own_map(pid)?;
+    *place() = is_own.map(|is_own| NamespaceLookup { pid, when, is_own, effective });
+    Ok(is_own)
 }
 
 fn has_own_map(pid: u32) -> Result<Option<bool>> {

@@ -13,7 +13,7 @@
 use std::sync::{LazyLock, OnceLock};
 
 use procfs::mount_table;
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use vnode::{Caller, Result};
 
 use super::errno;
@@ -27,6 +27,10 @@ pub(crate) const PERMISSION_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MAC_OVERRIDE)
     .union(CapabilitySet::LINUX_IMMUTABLE);
+
+/// Capabilities with which groups permit nothing more.
+pub(crate) const CAPABILITIES_BEYOND_GROUPS: CapabilitySet =
+    CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);
 
 /// Allows using space reserved for the superuser and exceeding quotas: only for space that a superuser takes on a file
 /// system. Space that the server takes is charged to some user.
@@ -106,18 +110,18 @@ pub(crate) fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// Returns the permitted capabilities of the process, which its threads keep.
+/// The capabilities of the process; its threads keep those that are permitted and those that are inherited.
+static OF_PROCESS: LazyLock<rustix::io::Result<CapabilitySets>> = LazyLock::new(|| capabilities(None));
+
+/// Returns the permitted capabilities of the process; none if they cannot be determined.
 pub(crate) fn permitted() -> CapabilitySet {
-    static PERMITTED: LazyLock<CapabilitySet> =
-        LazyLock::new(|| capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted));
-    *PERMITTED
+    OF_PROCESS.map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
 
 /// Sets the thread's effective capabilities to those of `wanted` that it is permitted.
 pub(crate) fn set_effective(wanted: CapabilitySet) -> Result<()> {
-    let mut sets = capabilities(None).map_err(errno)?;
-    sets.effective = wanted & sets.permitted;
-    set_capabilities(None, sets).map_err(errno)
+    let sets = OF_PROCESS.map_err(errno)?;
+    set_capabilities(None, CapabilitySets { effective: wanted & sets.permitted, ..sets }).map_err(errno)
 }
 
 /// Returns whether /proc is mounted so that it hides processes of other users (proc(5)).

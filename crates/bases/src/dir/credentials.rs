@@ -19,7 +19,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
 
-use super::capabilities::{self, AllowedCapabilities, PERMISSION_CAPABILITIES};
+use super::capabilities::{self, AllowedCapabilities, CAPABILITIES_BEYOND_GROUPS, PERMISSION_CAPABILITIES};
 use super::system::SystemResult;
 use super::{errno, system};
 
@@ -241,7 +241,10 @@ impl CurrentCredentials {
             }
             Caller { uid: 0, gid, .. } => {
                 let own = allowed.for_root(caller);
-                if !own.contains(PERMISSION_CAPABILITIES & allowed.server_set) {
+                // Looking the groups up costs more than most operations.
+                if !own.contains(CAPABILITIES_BEYOND_GROUPS)
+                    && !own.contains(PERMISSION_CAPABILITIES & allowed.server_set)
+                {
                     self.set_groups(allowed, caller.groups())?;
                 }
                 self.set_ids(0, *gid)?;

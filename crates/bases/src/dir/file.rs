@@ -112,7 +112,7 @@ pub(crate) fn make_blocking(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
 fn open_with_retry(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
-            node.tree().descriptors.clear();
+            node.tree().close_cached_descriptors();
             open()
         }
         opened => opened,

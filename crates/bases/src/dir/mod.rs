@@ -28,6 +28,7 @@ mod open_directory;
 mod operations;
 mod own_mount;
 mod paths;
+mod request_descriptors;
 mod restrictions;
 mod shares;
 mod silly_rename;

@@ -232,6 +232,11 @@ impl Mount {
         }
     }
 
+    /// Returns its mount ID and device number, by which it differs from all others while it is in use.
+    pub(crate) fn number(&self) -> (u64, u64) {
+        (self.id, self.device)
+    }
+
     /// Returns a descriptor for opening by handle, where that is possible.
     pub(crate) fn handles(&self) -> Option<BorrowedFd<'_>> {
         self.handles.as_ref().map(|handles| handles.descriptor.as_fd())

@@ -213,7 +213,7 @@ fn open(
     let open = || acting.open_at(directory, name.as_bytes(), PATH_ONLY).map_err(errno);
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
-            tree.descriptors.clear();
+            tree.close_cached_descriptors();
             open()
         }
         opened => opened,

@@ -12,6 +12,7 @@ use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::errno;
 use super::handle::{CompactHandle, FileHandle, WireHandle};
 use super::mounts::Mount;
+use super::request_descriptors;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::Tree;
@@ -292,19 +293,23 @@ impl Node {
         }
         let opened = match self.open_object(thread, PATH_ONLY) {
             Err(Errno::EMFILE | Errno::ENFILE) => {
-                self.tree.descriptors.clear();
+                self.tree.close_cached_descriptors();
                 self.open_object(thread, PATH_ONLY)
             }
             opened => opened,
         };
-        match opened {
-            Ok(descriptor) if self.kind == FileKind::Directory => {
-                let descriptor = Arc::new(descriptor);
+        let opened = opened?;
+        match &self.identity {
+            _ if self.kind == FileKind::Directory => {
+                let descriptor = Arc::new(opened);
                 self.tree.descriptors.insert(self.key(), Arc::clone(&descriptor));
                 Ok(Descriptor::Shared(descriptor))
             }
-            Ok(descriptor) => Ok(Descriptor::Owned(descriptor)),
-            Err(error) => Err(error),
+            Identity::Handle(handle) => Ok(match request_descriptors::keep(&self.mount(), handle, opened) {
+                Ok(kept) => Descriptor::Shared(kept),
+                Err(opened) => Descriptor::Owned(opened),
+            }),
+            Identity::Path(_) => Ok(Descriptor::Owned(opened)),
         }
     }
 
@@ -316,9 +321,10 @@ impl Node {
         if let Some(pinned) = self.pinned() {
             return Some(Descriptor::Borrowed(pinned));
         }
-        match self.kind {
-            FileKind::Directory => self.tree.descriptors.get(self.key()).map(Descriptor::Shared),
-            _ => None,
+        match &self.identity {
+            _ if self.kind == FileKind::Directory => self.tree.descriptors.get(self.key()).map(Descriptor::Shared),
+            Identity::Handle(handle) => request_descriptors::find(&self.mount(), handle).map(Descriptor::Shared),
+            Identity::Path(_) => None,
         }
     }
 

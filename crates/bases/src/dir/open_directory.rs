@@ -76,7 +76,7 @@ impl Directory {
         };
         let descriptor = match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
-                node.tree().descriptors.clear();
+                node.tree().close_cached_descriptors();
                 open()?
             }
             // A server that is not a superuser may list a directory that it may not search.

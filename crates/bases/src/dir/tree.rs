@@ -14,6 +14,7 @@ use super::credentials::{AssumedCredentials, Credentials, ThreadCredentials};
 use super::descriptors::{DescriptorCache, grow_descriptor_table};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
+use super::request_descriptors;
 use super::restrictions::Restrictions;
 use super::status::Status;
 use super::submounts::{Submount, Submounts};
@@ -114,9 +115,16 @@ impl<N> Tree<N> {
         if preserves.load(Ordering::Relaxed)
             && let Ok(_server) = thread.act_as_server()
             && let Ok(flags) = rustix::fs::fcntl_getfl(descriptor)
+            && !flags.contains(OFlags::NOATIME)
         {
             let _ = rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NOATIME);
         }
+    }
+
+    /// Closes the descriptors that are only kept for later, to make room for others.
+    pub(crate) fn close_cached_descriptors(&self) {
+        self.descriptors.clear();
+        request_descriptors::close_all();
     }
 
     /// Returns the root directory's descriptor.

@@ -67,6 +67,7 @@ impl Layer for Audit {
             failed_lookups: self.rules.reports_classes("lookup", any & !OK),
             every_data_operation: ["read", "write"].iter().any(|data| self.rules.reports_classes(data, any)),
             every_close: self.rules.reports_classes("flush", any),
+            every_poll: self.rules.reports_classes("poll", any),
             fresh_attributes: cached.iter().any(|operation| self.rules.reports_classes(operation, OK)),
             ..Needs::NONE
         }

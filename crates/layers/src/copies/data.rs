@@ -3,6 +3,10 @@
 use rustix::io::Errno as SystemError;
 use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully, zeros};
 
+/// Maximum size of a file that is copied by reading and writing it, which then takes less than asking the kernel for it.
+const SMALL_FILE_BYTES: u64 = 32 << 10;
+/// Size of a block that is not written if it has only zeros and may have been a hole.
+const BLOCK_BYTES: usize = 4096;
 /// Number of bytes copied at a time where the kernel cannot copy the data.
 const COPY_BUFFER_BYTES: usize = 256 << 10;
 /// Maximum number of bytes that the kernel is asked to copy at a time, since it does not check for cancellation.
@@ -22,7 +26,10 @@ pub fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: 
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()
     {
-        return to.truncate(writer, size);
+        return set_size(writer, to, size);
+    }
+    if size <= SMALL_FILE_BYTES && copy_small(writer, from, to, size as usize)? {
+        return set_size(writer, to, size);
     }
     let (mut offset, mut unsynced) = (0, 0);
     while offset < size {
@@ -47,7 +54,22 @@ pub fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: 
         }
         offset = hole;
     }
-    to.truncate(writer, size)
+    set_size(writer, to, size)
+}
+
+/// Gives a copy its size, unless its data have done so.
+fn set_size(writer: &Caller, to: &dyn OpenFile, size: u64) -> Result<()> {
+    if to.getattr(&Caller::server())?.size == size { Ok(()) } else { to.truncate(writer, size) }
+}
+
+/// Copies a small file without holes; returns false, and copies nothing, if it may have holes or is shorter than that by now.
+fn copy_small(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: usize) -> Result<bool> {
+    let mut data = zeros(size)?;
+    let is_whole = read_fully(from, &Caller::server(), 0, &mut data)? == size;
+    if !is_whole || data.chunks(BLOCK_BYTES).any(|block| block.iter().all(|&byte| byte == 0)) {
+        return Ok(false);
+    }
+    write_fully(to, writer, 0, &data).map(|()| true)
 }
 
 /// Returns whether a file that was reported to have no data from `offset` on has none, or has become that short by now.

@@ -416,6 +416,7 @@ fn properties(program: &Program, rules: &[OperationRules]) -> Properties {
         every_data_operation: sees_data || level.access == Some(Access::WriteOnly),
         fresh_attributes: has("getattr") || has("access") || has("readlink"),
         every_close: has("flush"),
+        every_poll: has("poll"),
         overlay: level.is_overlay,
         read_only: level.access == Some(Access::ReadOnly),
         ..Needs::NONE

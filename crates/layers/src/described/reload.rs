@@ -65,6 +65,8 @@ impl FistLayer {
             "it has rules for reading or writing, which the kernel does by itself now"
         } else if after.needs.every_close && !before.needs.every_close {
             "it has rules for closing files, of which the kernel does not tell now"
+        } else if after.needs.every_poll && !before.needs.every_poll {
+            "it has rules for polling files, of which the kernel does not tell now"
         } else if after.needs.read_only != before.needs.read_only || after.needs.overlay != before.needs.overlay {
             "it is to be mounted in another way"
         } else if new.keeps_state && !self.keeps_state {

@@ -83,13 +83,13 @@ impl Layer for Faulty {
         self.details.clone()
     }
 
-    /// Declares that reads, writes and closes always come through, since rules may be set at any time.
+    /// Declares that reads, writes, closes and polls always come through, since rules may be set at any time.
     fn promises(&self) -> Promises {
         Promises::TRANSPARENT
     }
 
     fn needs(&self) -> Needs {
-        Needs { every_data_operation: true, every_close: true, ..Needs::NONE }
+        Needs { every_data_operation: true, every_close: true, every_poll: true, ..Needs::NONE }
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {

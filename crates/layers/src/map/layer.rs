@@ -50,6 +50,7 @@ impl Layer for Map {
             every_lookup: self.denies("lookup"),
             failed_lookups: self.denies("lookup"),
             every_data_operation: self.denies("read") || self.denies("write"),
+            every_poll: self.denies("poll"),
             fresh_attributes: self.settings.mirror.is_some() || self.denies("getattr"),
             ..Needs::NONE
         }

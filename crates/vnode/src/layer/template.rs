@@ -678,7 +678,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         file.forward_test_lock(caller, owner, lock)
     }
 
-    /// See [`crate::OpenFile::poll`].
+    /// See [`crate::OpenFile::poll`]. A layer that does something here declares [`Needs::every_poll`].
     fn poll(&self, file: &LayerFile<Self>, caller: &Caller, events: u32) -> Result<u32> {
         file.forward_poll(caller, events)
     }

@@ -10,3 +10,4 @@ pub(crate) mod notifications;
 pub(crate) mod notifier;
 pub(crate) mod page_cache;
 pub(crate) mod readdirplus;
+pub(crate) mod walkers;

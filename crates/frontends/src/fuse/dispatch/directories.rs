@@ -8,7 +8,7 @@ use crate::fuse::protocol::reply::{EntryPacker, Reply};
 use crate::fuse::protocol::request::{Operation, Request};
 use crate::fuse::protocol::wire::{self, open_reply};
 use std::ops::ControlFlow;
-use vnode::{Caller, Cookie, Errno, FileKind, InodeNumber, Name, VnodeRef};
+use vnode::{Caller, Cookie, Errno, FileKind, InodeNumber, Name, Result, VnodeRef};
 
 impl Dispatcher {
     pub(crate) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
@@ -29,7 +29,7 @@ impl Dispatcher {
                 let opened = self.open_directory(arguments.handle)?;
                 let generation = self.cached_names.generation();
                 // Attributes are useful only with a node, and a node only if its name may be cached.
-                let wanted = *plus && (arguments.offset > 0 || self.readdirplus.take_lookup(opened.node.id));
+                let wanted = *plus && (arguments.offset > 0 || self.will_be_looked_up(caller.pid, opened.node.id));
                 let with_nodes = wanted && self.name_cache_policy.may_cache_names(&opened.node);
                 let mut packer = EntryPacker::new(reply, arguments.size);
                 let position = Cookie::new(arguments.offset);
@@ -40,7 +40,9 @@ impl Dispatcher {
                 if with_nodes {
                     self.read_with_nodes(generation, &caller, &opened, cookie, &mut packer)
                 } else {
-                    read_names(&caller, &opened, cookie, *plus, &mut packer)
+                    let files = read_names(&caller, &opened, cookie, *plus, &mut packer)?;
+                    self.walkers.record_files(caller.pid, opened.node.id, files);
+                    Ok(())
                 }
             }
             Operation::ReleaseDirectory(arguments) => {
@@ -52,6 +54,12 @@ impl Dispatcher {
             }
             _ => Err(Errno::ENOSYS),
         }
+    }
+
+    /// Returns whether what is in a directory will probably be looked up by a process that begins to list it.
+    fn will_be_looked_up(&self, pid: u32, directory: u64) -> bool {
+        let was_looked_up = self.readdirplus.take_lookup(directory);
+        self.walkers.begin_listing(pid, directory) || was_looked_up
     }
 
     /// Appends `.` and `..`, if the reader has not had them yet; returns `false` if there was no room.
@@ -130,21 +138,24 @@ impl Dispatcher {
     }
 }
 
-/// Reads entries without nodes, in the longer format if that was requested.
+/// Reads entries without nodes, in the longer format if that was requested; returns how many are not known to be directories.
 fn read_names(
     caller: &Caller,
     opened: &OpenedDirectory,
     cookie: Cookie,
     plus: bool,
     packer: &mut EntryPacker<'_, '_>,
-) -> OperationResult {
+) -> Result<u32> {
+    let mut files = 0;
     opened.directory.read(caller, cookie, &mut |entry| {
         if push(packer, plus, wire_entry(&entry), entry.name.as_bytes()) {
+            files += u32::from(entry.kind != Some(FileKind::Directory));
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
         }
-    })
+    })?;
+    Ok(files)
 }
 
 fn push(packer: &mut EntryPacker<'_, '_>, plus: bool, entry: wire::DirectoryEntry, name: &[u8]) -> bool {

@@ -11,7 +11,7 @@ use crate::fuse::protocol::wire;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vnode::{Attributes, Caller, Entry, Errno, RenameMode, Result};
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, RenameMode, Result};
 
 impl Dispatcher {
     pub(crate) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
@@ -122,6 +122,7 @@ impl Dispatcher {
                     // Names that do not exist are looked up before something is created; that says nothing about those that
                     // do.
                     self.readdirplus.record_lookup(parent.id);
+                    self.walkers.record_lookup(caller.pid, parent.id, entry.vnode.kind() == FileKind::Directory);
                     self.check_lookup_access(caller, &entry)?;
                     self.entry_out(generation, parent, bytes, entry)
                 }

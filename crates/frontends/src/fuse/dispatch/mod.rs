@@ -18,6 +18,7 @@ use super::caching::notification_threads::{NotificationThreads, STALL_TIMEOUT};
 use super::caching::notifications::NotificationSender;
 use super::caching::page_cache::PageCacheRetention;
 use super::caching::readdirplus::ReaddirplusHeuristic;
+use super::caching::walkers::Walkers;
 use super::durability::Durability;
 use super::locks::{LockOutcome, Locks};
 use super::mounting::decisions::CurrentDecisions;
@@ -64,6 +65,7 @@ pub(crate) struct Dispatcher {
     open_files: OpenFiles,
     name_cache_policy: NameCachePolicy,
     readdirplus: ReaddirplusHeuristic,
+    walkers: Walkers,
     cached_names: CachedNames,
     expiry: ExpiryQueue,
     notification_threads: NotificationThreads,
@@ -106,6 +108,7 @@ impl Dispatcher {
             open_files: OpenFiles::new(),
             name_cache_policy: NameCachePolicy::new(Arc::clone(&current)),
             readdirplus: ReaddirplusHeuristic::new(),
+            walkers: Walkers::new(),
             cached_names: CachedNames::new(),
             expiry,
             notification_threads: NotificationThreads::default(),
@@ -401,6 +404,8 @@ impl Handler for Dispatcher {
             // A kernel with the writeback cache sends FLUSH at every close, unless it learns once that no file here
             // implements it.
             Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
+            // By this the kernel knows that files are always ready.
+            Operation::Poll(_) if !self.decisions().polls => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
         let result = match &request.operation {

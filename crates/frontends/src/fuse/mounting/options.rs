@@ -145,6 +145,8 @@ pub struct Decisions {
     pub drops_changed_data: bool,
     /// The stack has work to do when a file is closed, in addition to releasing locks.
     pub flushes: bool,
+    /// poll(2) reaches the stack; otherwise files count as ready.
+    pub polls: bool,
     /// Every read and write has to reach the stack.
     pub needs_every_data_operation: bool,
     /// Opens of one file may refer to different lower files, and share nothing that is cached.
@@ -220,6 +222,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         forward_locks,
         forward_flocks: forward_locks,
         flushes: properties.needs.every_close,
+        polls: properties.needs.every_poll,
         stay_awake: options.stay_awake.unwrap_or(if yields { Duration::ZERO } else { DEFAULT_STAY_AWAKE }),
         uring,
         withheld: options.withheld,

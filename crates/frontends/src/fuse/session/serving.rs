@@ -112,7 +112,8 @@ fn answerable(request: &Request<'_>, errno: i32) -> i32 {
 
 /// Handles a request such that a panic in a layer fails only this request.
 fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| handler.handle(request, reply))).unwrap_or_else(|panic| {
+    let handle = || vnode::request::handle(|| handler.handle(request, reply));
+    catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()
             .copied()

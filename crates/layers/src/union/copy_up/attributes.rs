@@ -79,6 +79,10 @@ pub(crate) fn copy_permissions(writer: &Caller, from: &VnodeRef, to: &VnodeRef) 
 
 /// Sets the owner of an object, if the branch can: FAT and others have one owner for all. Returns the resulting attributes.
 fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<Attributes> {
+    let present = object.getattr(&Caller::server())?;
+    if (present.uid, present.gid) == (uid, gid) {
+        return Ok(present);
+    }
     let owner = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
     match object.setattr(writer, &owner) {
         Err(error) if copies::is_refusal(error) => object.getattr(&Caller::server()),
