@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The lowest priority of SCHED_OTHER, as a nice(1) value.
 const NICE: i32 = 19;
+/// Maximum time for which CPUs are kept awake for a request that is being served: it may wait for storage.
+const MAX_SERVICE_TIME: Duration = Duration::from_millis(1);
 /// Iterations of the spin loop between two reads of the clock.
 const SPINS_PER_CHECK: u32 = 32;
 
@@ -33,25 +35,27 @@ struct IdlePreventionThread {
 }
 
 struct State {
-    /// How long the CPUs are kept awake after the last request.
+    /// How long the CPUs are kept awake after the last request has been served.
     linger: Duration,
     started: Instant,
     /// The CPUs on which idle-prevention threads may run.
     cpus: CpuSet,
     /// The CPU on which the caller and the workers take turns.
     caller_cpu: AtomicUsize,
-    /// Number of requests since the start.
-    requests: AtomicU64,
+    /// Number of requests begun and of requests served since the start.
+    events: AtomicU64,
+    /// Number of requests that are being served.
+    in_service: AtomicUsize,
     /// Set while no CPU is kept awake.
     is_resting: AtomicBool,
-    /// Time of the last request that came while resting, in ns since the start.
+    /// Time of the last event while resting, in ns since the start.
     last: AtomicU64,
     ended: AtomicBool,
 }
 
 impl IdlePrevention {
-    /// Creates idle-prevention threads for all these CPUs but one, which keep spinning for `linger` after the last request;
-    /// none if that is zero.
+    /// Creates idle-prevention threads for all these CPUs but one, which keep spinning for `linger` after the last request
+    /// has been served; none if that is zero.
     pub(crate) fn new(linger: Duration, cpus: Option<&CpuSet>) -> IdlePrevention {
         let cpus = cpus.copied().filter(|_| !linger.is_zero()).unwrap_or_default();
         let state = Arc::new(State {
@@ -59,7 +63,8 @@ impl IdlePrevention {
             cpus,
             caller_cpu: AtomicUsize::new(CpuSet::MAX_CPU),
             started: Instant::now(),
-            requests: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            in_service: AtomicUsize::new(0),
             is_resting: AtomicBool::new(true),
             last: AtomicU64::new(0),
             ended: AtomicBool::new(false),
@@ -76,26 +81,37 @@ impl IdlePrevention {
     }
 
     /// Records a request; `caller_cpu` is the CPU of the caller and the workers, if the caller has been the only one
-    /// for some time.
-    pub(crate) fn request(&self, caller_cpu: Option<usize>) {
+    /// for some time. Returns whether [`IdlePrevention::served`] is to be called once it has been served.
+    pub(crate) fn request(&self, caller_cpu: Option<usize>) -> bool {
         if self.threads.is_empty() {
-            return;
+            return false;
         }
         let Some(caller_cpu) = caller_cpu else {
             if !self.state.is_resting.load(Ordering::Relaxed) {
                 self.state.is_resting.store(true, Ordering::Relaxed);
             }
-            return;
+            return false;
         };
         if self.state.caller_cpu.load(Ordering::Relaxed) != caller_cpu
             && self.state.caller_cpu.swap(caller_cpu, Ordering::Relaxed) != caller_cpu
         {
             self.move_threads_off(caller_cpu);
         }
-        self.state.requests.fetch_add(1, Ordering::Relaxed);
+        self.state.in_service.fetch_add(1, Ordering::Relaxed);
+        self.state.events.fetch_add(1, Ordering::Relaxed);
         if self.state.is_resting.load(Ordering::Relaxed) && self.state.is_in_burst() {
             self.state.is_resting.store(false, Ordering::Relaxed);
             self.threads.iter().for_each(|thread| thread.thread.unpark());
+        }
+        true
+    }
+
+    /// Records that a request has been served.
+    pub(crate) fn served(&self) {
+        self.state.in_service.fetch_sub(1, Ordering::Relaxed);
+        self.state.events.fetch_add(1, Ordering::Relaxed);
+        if self.state.is_resting.load(Ordering::Relaxed) {
+            self.state.record_time();
         }
     }
 
@@ -126,23 +142,30 @@ impl Drop for IdlePrevention {
 impl State {
     /// Returns whether a request that arrives while no CPU is kept awake follows soon after the last one.
     fn is_in_burst(&self) -> bool {
-        let now = self.started.elapsed().as_nanos() as u64;
-        let last = self.last.swap(now, Ordering::Relaxed);
+        let (last, now) = self.record_time();
         last != 0 && now.saturating_sub(last) < self.linger.as_nanos() as u64
+    }
+
+    /// Records the time of an event while resting; returns that of the last one, and this.
+    fn record_time(&self) -> (u64, u64) {
+        let now = self.started.elapsed().as_nanos() as u64;
+        (self.last.swap(now, Ordering::Relaxed), now)
     }
 
     /// Spins until the burst is over.
     fn spin(&self) {
-        let mut seen = (self.requests.load(Ordering::Relaxed), Instant::now());
+        let mut seen = (self.events.load(Ordering::Relaxed), Instant::now());
         while !self.is_resting.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
             (0..SPINS_PER_CHECK).for_each(|_| std::hint::spin_loop());
             // A thread that has become runnable on this CPU gets it now, rather than at the end of the time slice.
             std::thread::yield_now();
-            let requests = self.requests.load(Ordering::Relaxed);
-            if requests != seen.0 {
+            let events = self.events.load(Ordering::Relaxed);
+            let is_serving = self.in_service.load(Ordering::Relaxed) != 0;
+            let limit = if is_serving { MAX_SERVICE_TIME.max(self.linger) } else { self.linger };
+            if events != seen.0 {
                 // The clock is read afterwards, since other threads may run for long between the two.
-                seen = (requests, Instant::now());
-            } else if seen.1.elapsed() > self.linger && requests == self.requests.load(Ordering::Relaxed) {
+                seen = (events, Instant::now());
+            } else if seen.1.elapsed() > limit && events == self.events.load(Ordering::Relaxed) {
                 self.is_resting.store(true, Ordering::Relaxed);
             }
         }
@@ -178,7 +201,7 @@ mod tests {
     }
 
     fn burst(idle_prevention: &IdlePrevention) {
-        (0..2).for_each(|_| idle_prevention.request(Some(0)));
+        (0..2).for_each(|_| assert_eq!(idle_prevention.request(Some(0)), !idle_prevention.threads.is_empty()));
     }
 
     #[test]
@@ -195,10 +218,33 @@ mod tests {
     }
 
     #[test]
+    fn processors_stay_awake_while_a_request_is_served() {
+        let idle_prevention = new(Duration::from_micros(300));
+        if idle_prevention.threads.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // A machine that does not run the threads for that long says nothing.
+        let stays_awake = || {
+            burst(&idle_prevention);
+            std::thread::sleep(MAX_SERVICE_TIME / 2);
+            let is_active = idle_prevention.is_active();
+            (0..2).for_each(|_| idle_prevention.served());
+            is_active
+        };
+        while !stays_awake() {
+            assert!(Instant::now() < deadline, "half of the maximum is longer than the time after a request");
+            std::thread::sleep(LINGER);
+        }
+    }
+
+    #[test]
     fn rare_requests_wake_no_thread() {
         let idle_prevention = new(Duration::from_nanos(1));
         for _ in 0..64 {
-            idle_prevention.request(Some(0));
+            if idle_prevention.request(Some(0)) {
+                idle_prevention.served();
+            }
             std::thread::sleep(Duration::from_micros(10));
         }
         assert!(!idle_prevention.is_active());
@@ -208,7 +254,7 @@ mod tests {
     fn several_callers_stop_the_threads() {
         let idle_prevention = new(Duration::from_secs(60));
         burst(&idle_prevention);
-        idle_prevention.request(None);
+        assert!(!idle_prevention.request(None));
         assert!(!idle_prevention.is_active());
     }
 

@@ -1,5 +1,6 @@
 //! The scheduling of a session's workers: each reports its requests and replies, and the three mechanisms act on them.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::affinity::{CpuAffinity, PinnedWorker};
@@ -32,6 +33,7 @@ impl Scheduler {
         ScheduledWorker {
             scheduler: self,
             cpu,
+            keeps_awake: Cell::new(false),
             _pinned: cpu.is_none().then(|| self.affinity.join()),
             hand_off: cpu.and(self.hand_off.as_ref()).map(|hand_off| hand_off.join(request_rate)),
         }
@@ -42,6 +44,8 @@ impl Scheduler {
 pub(crate) struct ScheduledWorker<'a> {
     scheduler: &'a Scheduler,
     cpu: Option<u16>,
+    /// Whether CPUs are kept awake for the request that it serves.
+    keeps_awake: Cell<bool>,
     _pinned: Option<PinnedWorker<'a>>,
     hand_off: Option<HandOffWorker<'a>>,
 }
@@ -57,7 +61,14 @@ impl ScheduledWorker<'_> {
     /// Records a request that is about to be served. `caller` is its thread, or 0 for requests for which nobody waits.
     pub(crate) fn request(&self, caller: u32, message_bytes: usize) {
         let caller_cpu = self.scheduler.affinity.request(caller, message_bytes, self.cpu);
-        self.scheduler.idle_prevention.request(caller_cpu);
+        self.keeps_awake.set(self.scheduler.idle_prevention.request(caller_cpu));
+    }
+
+    /// Records that the request has been served, whether a reply is due now, later or never.
+    pub(crate) fn served(&self) {
+        if self.keeps_awake.take() {
+            self.scheduler.idle_prevention.served();
+        }
     }
 
     /// Records a reply that is about to be sent, if one is due, after which the worker waits for a request if it `goes_idle`.

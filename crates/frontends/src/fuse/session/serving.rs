@@ -59,6 +59,7 @@ impl<H: Handler> Service<'_, H> {
         request.cancellation = self.current_request.begin(&request);
         let outcome = self.handle(&request, reply);
         self.current_request.end();
+        self.scheduled.served();
         self.counters.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
         if let Some(trace) = trace {
             trace.finish(outcome, reply);

@@ -1,9 +1,9 @@
 //! Cache of the names in a directory of a branch: a name that only one of many branches has costs nothing in the others.
 //!
-//! A directory is read after a number of misses that grows with its size, and the result is trusted for a while. Names that
-//! this union changes are queried again; others' changes are detected by the directory's times when that while is over, or when
-//! nothing is found. Two changes within one step of a coarse clock have the same times: a negative result is trusted only if
-//! the directory has been unchanged for longer than that.
+//! A directory is read after a number of misses that grows with its size, unless it has just been changed, and the result is
+//! trusted for a while. Names that this union changes are queried again; others' changes are detected by the directory's times
+//! when that while is over, or when nothing is found. Two changes within one step of a coarse clock have the same times: a
+//! negative result is trusted only if the directory has been unchanged for longer than that.
 //!
 //! All caches of a server together hold at most [`MAX_CACHED_NAMES`] names: see [`budget`].
 
@@ -283,7 +283,7 @@ impl NameCache {
         1 + self.size.load(Ordering::Relaxed) / NAMES_PER_MISS
     }
 
-    /// Reads the directory, unless it is unchanged.
+    /// Reads the directory, unless it is unchanged, or has changed just now.
     fn reload(&self, directory: &VnodeRef) -> Result<()> {
         let times = DirectoryTimes::of(&directory.getattr(&Caller::server())?);
         let mut contents = self.write();
@@ -291,14 +291,20 @@ impl NameCache {
             same.checked = Instant::now();
             return Ok(());
         }
-        self.replace(&mut contents, None);
+        if contents.is_some() {
+            self.replace(&mut contents, None);
+        }
+        // While it is being changed, most that is asked about are new names: what was read would say nothing about them.
+        if !times.are_settled() {
+            return Ok(());
+        }
         let limit = self.size.load(Ordering::Relaxed).saturating_mul(8).clamp(INITIAL_READ_LIMIT, MAX_DIRECTORY_NAMES);
         let read = CacheContents::read(directory, times, limit, self.budget)?;
         let size = read.as_ref().map_or(limit, |contents| contents.names.len() as u32);
         self.size.store(size, Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
-        // A concurrent reader of `replacements` has seen that the contents were dropped.
-        self.set(&mut contents, read);
+        // A concurrent reader of `replacements` sees that the contents were replaced.
+        self.replace(&mut contents, read);
         Ok(())
     }
 
