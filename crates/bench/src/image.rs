@@ -98,7 +98,7 @@ impl Image {
     /// Returns an empty directory to mount on, a different one for each number.
     pub(crate) fn mount_point(&self, number: usize) -> Result<PathBuf> {
         let directory = self.root.join(format!("m{number}"));
-        std::fs::create_dir_all(&directory)?;
+        teardown::make_directory(&directory)?;
         Ok(directory)
     }
 

@@ -65,6 +65,16 @@ pub(crate) fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathB
     Ok(root)
 }
 
+/// Makes a directory unless it is there. Unlike `create_dir_all` it makes none above: the root may have been removed by now.
+pub(crate) fn make_directory(directory: &Path) -> Result<()> {
+    match std::fs::create_dir(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("cannot make {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Attaches a loop device to an image, to be detached with the harness; returns the path of the device.
 pub(crate) fn attach_loop_device(image: &Path) -> Result<PathBuf> {
     let mut started = started();

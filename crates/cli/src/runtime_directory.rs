@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use procfs::{DescriptorPath, IdKind, Process, has_machine_ids};
+use procfs::{DescriptorPath, IdKind, Process, is_machine_root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Uid, geteuid};
 
@@ -154,7 +154,7 @@ fn make_private(path: &Path) -> io::Result<()> {
 /// Returns whether /run is the caller's: it is root, not only of a user namespace that has the /run of the machine.
 fn owns_run() -> bool {
     let is_own = || fs::metadata("/run").is_ok_and(|run| run.uid() == geteuid().as_raw());
-    geteuid().is_root() && (has_machine_ids(IdKind::User) != Some(false) || is_own())
+    geteuid().is_root() && (is_machine_root() || is_own())
 }
 
 /// Returns the path of the caller's own directory, unless others have taken its name.

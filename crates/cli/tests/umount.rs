@@ -142,6 +142,40 @@ fn a_mount_of_a_dead_server_that_is_in_use_is_cleared_by_force() {
 }
 
 #[test]
+fn a_stack_on_a_mount_whose_server_has_ended_is_unmounted_by_force() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (below, mount) = (&scratch.name("below"), &scratch.name("mount"));
+    fs::create_dir(below).unwrap();
+    run(["mount", "mem:", below]).succeeded();
+    run(["mount", &format!("{below} | audit(to=/dev/null)"), mount]).succeeded();
+    let pid = pid_of(below);
+    send(pid, Signal::KILL);
+    wait_until("the server to end", || !is_alive(pid));
+    let kept = run(["umount", mount]);
+    assert!(kept.code != 0 && kept.errors.contains("it stays mounted; ") && is_mounted(&scratch.mount()), "{kept:?}");
+    let forced = run(["umount", "--force", mount]);
+    assert!(forced.code == 0 && forced.errors.contains("is unmounted nevertheless"), "{forced:?}");
+    assert!(!is_mounted(&scratch.mount()));
+    assert_eq!(run(["umount", "--force", below]).code, 0);
+}
+
+#[test]
+fn a_mount_that_hangs_although_its_server_answers_commands_is_cleared_by_force() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem: | faulty(operations=statfs, delay=600000)", mount]).succeeded();
+    let forced = run(["umount", "--force", mount]);
+    assert!(forced.code == 0 && forced.errors.contains("its connection is aborted, and "), "{forced:?}");
+    assert!(!is_mounted(&scratch.mount()));
+}
+
+#[test]
 fn users_abort_the_connections_of_their_own_servers() {
     if !has_helper() {
         return;

@@ -20,4 +20,4 @@ pub use machine::{available_memory, has_file_system, idle_time, load_average, pa
 pub use process::{Process, all_processes};
 pub use stat::Stat;
 pub use status::{Ids, SignalSet, Status};
-pub use user_namespace::{denies_setgroups, has_machine_ids};
+pub use user_namespace::{denies_setgroups, has_machine_ids, is_machine_root};

@@ -10,6 +10,12 @@ pub fn has_machine_ids(kind: IdKind) -> Option<bool> {
     Process::Own.id_map(kind).ok().flatten().map(|map| map.is_identity())
 }
 
+/// Returns whether this process is the machine's superuser: the root of a user namespace may mount, and has none of
+/// root's other privileges. If /proc is missing, the user ID is trusted.
+pub fn is_machine_root() -> bool {
+    rustix::process::geteuid().is_root() && has_machine_ids(IdKind::User).unwrap_or(true)
+}
+
 /// Returns whether this process is in a user namespace in which setgroups(2) is denied.
 pub fn denies_setgroups() -> bool {
     read("/proc/self/setgroups").is_ok_and(|text| text.starts_with(b"deny"))

@@ -47,7 +47,7 @@ impl LoopImage {
     /// Returns the directory to mount on.
     pub(crate) fn mount_point(&self) -> Result<PathBuf> {
         let directory = self.root.join("mount");
-        std::fs::create_dir_all(&directory)?;
+        teardown::make_directory(&directory)?;
         Ok(directory)
     }
 

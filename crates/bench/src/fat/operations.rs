@@ -11,6 +11,7 @@ use super::loop_image::LoopImage;
 use super::mtools::Mtools;
 use super::subject::{Access, FatSubject};
 use crate::measure::Sample;
+use crate::teardown;
 use crate::tree::open_directory;
 
 /// Number of bytes per read or write call.
@@ -86,7 +87,9 @@ fn open_files(directory: &Path, repetitions: Repetitions, samples: &mut Vec<Samp
     let top = open_directory(directory)?;
     for (step, path) in OPENED {
         let file = directory.join(path);
-        std::fs::create_dir_all(file.parent().context("a path in the directory")?)?;
+        for (end, _) in path.match_indices('/') {
+            teardown::make_directory(&directory.join(&path[..end]))?;
+        }
         File::create(&file)?;
         let open = || Ok(openat(&top, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(drop)?);
         samples.push(repeated(step, repetitions.opens, open)?);

@@ -1,7 +1,8 @@
 //! Whether the server of a mount answers the kernel, for commands that it does not answer.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -13,11 +14,11 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Result of a request to a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeResult {
-    /// The server answers.
+    /// The server answers, if only that it fails.
     Serving,
     /// The server does not answer.
     Hung,
-    /// The server has exited.
+    /// The server has exited; or that of a mount which the stack lies on.
     Dead,
     /// The caller has no access to the mount.
     NoAccess,
@@ -32,13 +33,15 @@ pub(crate) fn probe(mount_point: &Path) -> ProbeResult {
     }
     let mut probe = Command::new("stat");
     probe.args(["--file-system", "--format=%T", "--"]).arg(mount_point);
-    probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    probe.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Without the probe, there is no evidence against the server.
     let Ok(mut probe) = probe.spawn() else { return ProbeResult::Serving };
     let end = Instant::now() + PROBE_TIMEOUT;
     loop {
         match probe.try_wait() {
-            Ok(Some(status)) if status.success() => return ProbeResult::Serving,
+            Ok(Some(status)) if status.success() || !reports_dead_server(probe.stderr.take()) => {
+                return ProbeResult::Serving;
+            }
             Ok(Some(_)) => return ProbeResult::Dead,
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
             _ => {
@@ -47,4 +50,11 @@ pub(crate) fn probe(mount_point: &Path) -> ProbeResult {
             }
         }
     }
+}
+
+/// Returns whether a command's error is that of a mount whose server has exited (`ENOTCONN`).
+fn reports_dead_server(errors: Option<ChildStderr>) -> bool {
+    const ERROR: &[u8] = b"Transport endpoint is not connected";
+    let mut text = Vec::new();
+    errors.is_some_and(|mut errors| errors.read_to_end(&mut text).is_ok()) && text.trim_ascii_end().ends_with(ERROR)
 }

@@ -62,11 +62,14 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
     let mount = client::find(&mount_point);
     let is_silent = mount.is_none() && (force || !lazy) && client::has_silent_server(&mount_point);
-    let answers = mount.as_ref().map(|mount| synchronize(mount, &mount_point, lazy)).transpose()?;
-    let mode = match answers {
-        Some(false) | None if force => forced_mode(&entry, answers.is_some() || is_silent)?,
-        _ => UnmountMode::Clean,
+    let answers = mount.as_ref().map(|mount| synchronize(mount, &mount_point, lazy || force)).transpose()?;
+    let answering = match answers {
+        Some(true) => Answering::Yes,
+        Some(false) => Answering::No,
+        None if is_silent => Answering::No,
+        None => Answering::Unknown,
     };
+    let mode = if force { forced_mode(&entry, answering)? } else { UnmountMode::Clean };
     let is_forced = mode != UnmountMode::Clean;
     let server = mount
         .and_then(|mount| mount.process())
@@ -88,16 +91,27 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
     }
 }
 
-/// Returns how to unmount by force a mount whose server does not answer this command, after the connection of one that does not answer
-/// the kernel either was aborted. One that only takes long, or whose socket the caller cannot find, is unmounted like any other.
+/// Whether a server answers commands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answering {
+    Yes,
+    No,
+    /// The caller finds no socket of it.
+    Unknown,
+}
+
+/// Returns how to unmount a mount by force, after the connection of one whose server does not answer the kernel was aborted. One that
+/// only takes long, or whose socket the caller cannot find, is unmounted like any other.
 ///
 /// # Errors
 /// Fails if the connection cannot be aborted.
-fn forced_mode(entry: &MountEntry, is_server_silent: bool) -> Outcome<UnmountMode> {
+fn forced_mode(entry: &MountEntry, answering: Answering) -> Outcome<UnmountMode> {
     match probe(&entry.mount_point) {
         ProbeResult::Serving => return Ok(UnmountMode::Clean),
         // Only the server itself could answer.
-        ProbeResult::NoAccess if !is_server_silent => return Ok(UnmountMode::Clean),
+        ProbeResult::NoAccess if answering != Answering::No => return Ok(UnmountMode::Clean),
+        // That is what a mount below the stack answers whose server has exited.
+        ProbeResult::Dead if answering == Answering::Yes => return Ok(UnmountMode::Clean),
         // Its end has aborted the connection.
         ProbeResult::Dead => return Ok(UnmountMode::Lazy),
         ProbeResult::Hung | ProbeResult::NoAccess => {}
@@ -118,21 +132,21 @@ fn forced_mode(entry: &MountEntry, is_server_silent: bool) -> Outcome<UnmountMod
     Ok(mode)
 }
 
-/// Has everything stored that was written so far: once the mount is gone, nobody learns of an error. A mount that is detached in any case
-/// is, after the error was reported. Returns whether the server has answered.
+/// Has everything stored that was written so far: once the mount is gone, nobody learns of an error. A mount that is to be unmounted in
+/// any case is, after the error was reported. Returns whether the server has answered.
 ///
 /// # Errors
 /// Those of the storage. A server that takes long to answer is no error: it stores everything when the mount is gone.
-fn synchronize(mount: &Mount, mount_point: &Path, is_lazy: bool) -> Outcome<bool> {
+fn synchronize(mount: &Mount, mount_point: &Path, in_any_case: bool) -> Outcome<bool> {
     match mount.text(&Request::Sync) {
         Ok(_) => Ok(true),
         Err(failure) if failure.exit == Exit::NoAnswer => Ok(false),
-        Err(failure) if is_lazy => {
+        Err(failure) if in_any_case => {
             super::notify(&format_args!("{failure}; {} is unmounted nevertheless", mount_point.display()));
             Ok(true)
         }
         Err(failure) => {
-            let remedy = "copy what is needed from it; to unmount it nevertheless, add --lazy";
+            let remedy = "copy what is needed from it; to unmount it nevertheless, add --force";
             Err(Failure::new(failure.exit, format!("{failure}; it stays mounted; {remedy}")))
         }
     }

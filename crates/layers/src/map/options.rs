@@ -185,6 +185,7 @@ fn policies(options: &Options<'_>) -> Result<ChangePolicies, OptionError> {
         (Some(Some(_)), Some(_)) => {
             return Err(options.error("chmod-filter", OptionProblem::Conflict { with: "chmod" }));
         }
+        (None, Some(_)) => return Err(options.error("chmod", OptionProblem::Missing)),
         _ => {}
     }
     let allows_execute = options.flag("chmod-allow-x")?;

@@ -8,5 +8,4 @@ pub(crate) mod mount;
 pub(crate) mod mount_point;
 pub(crate) mod mounted;
 pub(crate) mod options;
-pub(crate) mod privilege;
 pub(crate) mod read_ahead;

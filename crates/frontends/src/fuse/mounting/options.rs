@@ -1,11 +1,11 @@
 //! Options of a mount, and what follows from them and from the stack's properties.
 
 use super::flags::MountFlags;
-use super::privilege::is_machine_root;
 use crate::fuse::protocol::features::Features;
 use crate::fuse::scheduling::sched_idle;
 use crate::fuse::transport::device::DEVICE_PATH;
 use crate::fuse::transport::uring;
+use procfs::is_machine_root;
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
@@ -166,8 +166,8 @@ pub struct Decisions {
 /// A timeout longer than the life of any mount.
 pub(crate) const UNLIMITED_TIMEOUT: Duration = Duration::from_secs(1 << 32);
 pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time from one request of a single caller to the next, including what the caller does in between: most arrive sooner.
-const DEFAULT_STAY_AWAKE: Duration = Duration::from_micros(50);
+/// Time from the reply to a single caller until its next request: what most callers do in between takes less.
+const DEFAULT_STAY_AWAKE: Duration = Duration::from_micros(200);
 
 /// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](crate::fuse::explain) queries
 /// the running kernel, and [`Mount::decisions`](crate::fuse::Mount::decisions) returns what was negotiated with it.
