@@ -1,12 +1,14 @@
-//! Compiled code finds its parts when the addresses that are free lie far apart.
+//! Memory of compiled code: the addresses that are free may lie far apart, and the kernel may refuse to execute what was written.
 
 mod common;
 
 use std::fmt::Write;
+use std::process::Command;
 
 use common::RecordingHost;
 use plyfs_fist::check::check;
 use plyfs_fist::compiler::Compiled;
+use plyfs_fist::program::Program;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// More than a call instruction reaches.
@@ -43,8 +45,8 @@ fn scatter_free_pages() {
     free.into_iter().for_each(|address| unmap(address, page));
 }
 
-#[test]
-fn functions_call_each_other_when_free_pages_are_far_apart() {
+/// A program of functions that one of them calls.
+fn program() -> Program {
     let mut text = String::from("%%\n%%\n");
     let mut sum = String::from("0");
     for index in 0..FUNCTIONS {
@@ -53,10 +55,34 @@ fn functions_call_each_other_when_free_pages_are_far_apart() {
     }
     writeln!(text, "int all(int a) {{ return {sum}; }}").unwrap();
     let parsed = plyfs_fist::parser::parse(&text);
-    let program = check(&parsed.description, "scattered").program.expect("a program");
+    check(&parsed.description, "scattered").program.expect("a program")
+}
+
+#[test]
+fn functions_call_each_other_when_free_pages_are_far_apart() {
+    let program = program();
     scatter_free_pages();
     let compiled = Compiled::new(&program).unwrap();
     let mut notes = RecordingHost::new(&program);
     let result = common::run_compiled(&compiled, &program, &mut notes, FUNCTIONS, &[42], &[], &mut []);
     assert_eq!(result, Ok((0..FUNCTIONS as i64).map(|index| 42 + index).sum()));
+}
+
+#[test]
+fn code_that_the_kernel_refuses_to_execute_is_an_error() {
+    const DENIED: &str = "PLYFS_TEST_EXECUTION_IS_DENIED";
+    if std::env::var_os(DENIED).is_none() {
+        // In a process of its own, since it stays denied.
+        let name = "code_that_the_kernel_refuses_to_execute_is_an_error";
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        let run = test.args([name, "--exact", "--nocapture"]).env(DENIED, "1").output().unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        return;
+    }
+    // SAFETY: the call only sets a property of the process.
+    let denied = unsafe { libc::prctl(libc::PR_SET_MDWE, libc::PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) };
+    assert_eq!(denied, 0, "Linux 6.3 can deny it");
+    let compiled = Compiled::new(&program());
+    let error = compiled.expect_err("it would have to be executed").to_string();
+    assert!(error.contains("the kernel refuses memory for machine code"), "{error}");
 }

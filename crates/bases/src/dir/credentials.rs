@@ -204,6 +204,12 @@ fn reset_new_thread() {
 /// The umask of the process, set once a thread has assumed another one.
 static OWN_UMASK: OnceLock<u32> = OnceLock::new();
 
+/// No supplementary groups.
+fn no_groups() -> &'static Arc<[u32]> {
+    static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
+    &NONE
+}
+
 /// The supplementary groups of the process, if they can be determined: first queried while no thread has others.
 fn own_groups() -> Option<&'static Arc<[u32]>> {
     static GROUPS: LazyLock<Option<Arc<[u32]>>> = LazyLock::new(|| {
@@ -241,12 +247,11 @@ impl CurrentCredentials {
             }
             Caller { uid: 0, gid, .. } => {
                 let own = allowed.for_root(caller);
-                // Looking the groups up costs more than most operations.
-                if !own.contains(CAPABILITIES_BEYOND_GROUPS)
-                    && !own.contains(PERMISSION_CAPABILITIES & allowed.server_set)
-                {
-                    self.set_groups(allowed, caller.groups())?;
-                }
+                // Looking the groups up costs more than most operations. Those of the last caller must not stay: a server of another
+                // machine, which knows nothing of capabilities, would act by them.
+                let needs_none = own.contains(CAPABILITIES_BEYOND_GROUPS)
+                    || own.contains(PERMISSION_CAPABILITIES & allowed.server_set);
+                self.set_groups(allowed, if needs_none { no_groups() } else { caller.groups() })?;
                 self.set_ids(0, *gid)?;
                 // Capabilities for exceeding limits may remain from an earlier operation.
                 let may_stay = if caller.may_pass_limits() { allowed.past_limits() } else { CapabilitySet::empty() };
@@ -268,8 +273,7 @@ impl CurrentCredentials {
         (uid, gid): (u32, u32),
         capabilities: CapabilitySet,
     ) -> Result<()> {
-        static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
-        self.set_groups(allowed, &NONE)?;
+        self.set_groups(allowed, no_groups())?;
         self.set_ids(uid, gid)?;
         self.set_capabilities(capabilities)
     }

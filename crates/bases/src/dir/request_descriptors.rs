@@ -38,9 +38,13 @@ pub(crate) fn find(mount: &Mount, handle: &CompactHandle) -> Option<Arc<OwnedFd>
 /// Keeps the `O_PATH` descriptor of an object.
 ///
 /// # Errors
-/// Returns the descriptor, if the thread handles no request, or few descriptors are left for others.
+/// Returns the descriptor, if the thread handles no request, few descriptors are left for others, or a removed file would get
+/// another name as long as it is open.
 pub(crate) fn keep(mount: &Mount, handle: &CompactHandle, descriptor: OwnedFd) -> Result<Arc<OwnedFd>, OwnedFd> {
-    if !may_retain(&descriptor) || (KEPT.with_borrow(Vec::is_empty) && !request::at_end(close_all)) {
+    if mount.has_silly_renames()
+        || !may_retain(&descriptor)
+        || (KEPT.with_borrow(Vec::is_empty) && !request::at_end(close_all))
+    {
         return Err(descriptor);
     }
     let descriptor = Arc::new(descriptor);

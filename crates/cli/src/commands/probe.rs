@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 
 /// Time that a server has to answer.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Result of a request to a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,20 @@ pub(crate) enum ProbeResult {
     NoAccess,
 }
 
-/// Probes a mount in a separate process, which may hang forever, and cannot be killed then.
-pub(crate) fn probe(mount_point: &Path) -> ProbeResult {
+/// Probes a mount, whose server has that time to answer, in a separate process, which may hang forever, and cannot be killed then.
+pub(crate) fn probe(mount_point: &Path, timeout: Duration) -> ProbeResult {
     // The kernel itself reports that access is denied.
     let own_status = rustix::fs::statx(CWD, mount_point, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
     if own_status.err() == Some(Errno::ACCESS) {
         return ProbeResult::NoAccess;
     }
     let mut probe = Command::new("stat");
-    probe.args(["--file-system", "--format=%T", "--"]).arg(mount_point);
+    // Options that busybox has, too.
+    probe.args(["-f", "-c", "%T", "--"]).arg(mount_point);
     probe.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Without the probe, there is no evidence against the server.
     let Ok(mut probe) = probe.spawn() else { return ProbeResult::Serving };
-    let end = Instant::now() + PROBE_TIMEOUT;
+    let end = Instant::now() + timeout;
     loop {
         match probe.try_wait() {
             Ok(Some(status)) if status.success() || !reports_dead_server(probe.stderr.take()) => {
@@ -54,7 +55,9 @@ pub(crate) fn probe(mount_point: &Path) -> ProbeResult {
 
 /// Returns whether a command's error is that of a mount whose server has exited (`ENOTCONN`).
 fn reports_dead_server(errors: Option<ChildStderr>) -> bool {
-    const ERROR: &[u8] = b"Transport endpoint is not connected";
+    // In the words of glibc, and of musl.
+    const MESSAGES: [&[u8]; 2] = [b"Transport endpoint is not connected", b"Socket not connected"];
     let mut text = Vec::new();
-    errors.is_some_and(|mut errors| errors.read_to_end(&mut text).is_ok()) && text.trim_ascii_end().ends_with(ERROR)
+    let is_read = errors.is_some_and(|mut errors| errors.read_to_end(&mut text).is_ok());
+    is_read && MESSAGES.iter().any(|message| text.trim_ascii_end().ends_with(message))
 }

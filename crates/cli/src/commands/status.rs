@@ -5,7 +5,7 @@ use std::path::Path;
 use procfs::Process;
 use serde::Serialize;
 
-use super::probe::{ProbeResult, probe};
+use super::probe::{PROBE_TIMEOUT, ProbeResult, probe};
 use super::{not_running, print, print_json, printable, table_with_headings};
 use crate::arguments::Status;
 use crate::control::MountReport;
@@ -101,7 +101,7 @@ fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
 
 /// Returns the state of a mount whose server has no control socket that the caller could find.
 fn state_without_socket(mount_point: &Path) -> MountState {
-    match probe(mount_point) {
+    match probe(mount_point, PROBE_TIMEOUT) {
         ProbeResult::Serving => MountState::Silent,
         ProbeResult::Hung => MountState::Hung,
         ProbeResult::Dead => MountState::Dead,

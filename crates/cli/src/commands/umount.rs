@@ -3,13 +3,14 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::is_root;
-use super::probe::{ProbeResult, probe};
+use super::probe::{PROBE_TIMEOUT, ProbeResult, probe};
 use crate::arguments::Umount;
 use crate::control::Request;
 use crate::control::client::{self, Mount};
@@ -21,6 +22,9 @@ use crate::mount_table::{self, MountEntry};
 /// Time after which a person is informed of what the command waits for: by then the mount is gone, and the server closes what it is on,
 /// which takes as long as the storage below.
 const NOTICE_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
+
+/// Time that the server of a mount that is unmounted by force has to answer the kernel if it answers commands.
+const ANSWERING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the command. A mount point that cannot be unmounted is reported, and does not keep the others from it.
 pub(crate) fn run(arguments: &Umount) -> Outcome {
@@ -101,12 +105,21 @@ enum Answering {
 }
 
 /// Returns how to unmount a mount by force, after the connection of one whose server does not answer the kernel was aborted. One that
-/// only takes long, or whose socket the caller cannot find, is unmounted like any other.
+/// only takes long, or whose socket the caller cannot find, is unmounted like any other; one that answers commands is given long.
 ///
 /// # Errors
 /// Fails if the connection cannot be aborted.
 fn forced_mode(entry: &MountEntry, answering: Answering) -> Outcome<UnmountMode> {
-    match probe(&entry.mount_point) {
+    let mut result = probe(&entry.mount_point, PROBE_TIMEOUT);
+    if result == ProbeResult::Hung && answering == Answering::Yes {
+        super::notify(&format_args!(
+            "the server of {} answers commands, but not the kernel yet; it has {} s before its connection is aborted",
+            entry.mount_point.display(),
+            ANSWERING_TIMEOUT.as_secs()
+        ));
+        result = probe(&entry.mount_point, ANSWERING_TIMEOUT);
+    }
+    match result {
         ProbeResult::Serving => return Ok(UnmountMode::Clean),
         // Only the server itself could answer.
         ProbeResult::NoAccess if answering != Answering::No => return Ok(UnmountMode::Clean),

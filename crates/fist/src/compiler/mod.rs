@@ -13,6 +13,7 @@
 mod access;
 mod base_region;
 mod calls;
+mod code_memory;
 mod error;
 mod facts;
 mod guard;
@@ -34,7 +35,7 @@ use std::ops::Range;
 use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
+use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
 use crate::interpreter::{CallHandler, MAX_CALL_DEPTH, MAX_FUEL};
@@ -44,6 +45,7 @@ use crate::program::Program;
 use crate::target::ByteOrder;
 use crate::text::Span;
 use crate::trap::{Trap, TrapKind};
+use code_memory::CodeMemory;
 pub use error::CompileError;
 use facts::FunctionFacts;
 use machine::{Machine, NumberedEntities};
@@ -61,7 +63,7 @@ pub struct Compiled {
 
 /// Bytes of addresses reserved for the code of a level, so that each part of it is within reach of a call from any
 /// other. Memory is taken only for code; a level with more code than this is interpreted.
-const RESERVED_CODE_BYTES: usize = 256 << 20;
+const RESERVED_CODE_BYTES: usize = 32 << 20;
 
 /// Properties of a function needed to run it.
 struct FunctionInfo {
@@ -187,8 +189,7 @@ fn module() -> Result<JITModule, CompileError> {
     for (name, address, _) in raw::callbacks() {
         builder.symbol(name, address);
     }
-    let memory = ArenaMemoryProvider::new_with_size(RESERVED_CODE_BYTES).map_err(CompileError::general)?;
-    builder.memory_provider(Box::new(memory));
+    builder.memory_provider(Box::new(CodeMemory::reserve(RESERVED_CODE_BYTES).map_err(CompileError::general)?));
     Ok(JITModule::new(builder))
 }
 

@@ -1,4 +1,5 @@
-//! All unsafe code of the compiled tier: entering compiled code, its callbacks, and freeing its memory.
+//! All unsafe code of the compiled tier: entering compiled code, its callbacks, and freeing its memory (see also
+//! `code_memory.rs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};

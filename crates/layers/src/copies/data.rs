@@ -28,7 +28,7 @@ pub fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: 
     {
         return set_size(writer, to, size);
     }
-    if size <= SMALL_FILE_BYTES && copy_small(writer, from, to, size as usize)? {
+    if size <= SMALL_FILE_BYTES && copy_small(&server, writer, from, to, size as usize)? {
         return set_size(writer, to, size);
     }
     let (mut offset, mut unsynced) = (0, 0);
@@ -63,9 +63,10 @@ fn set_size(writer: &Caller, to: &dyn OpenFile, size: u64) -> Result<()> {
 }
 
 /// Copies a small file without holes; returns false, and copies nothing, if it may have holes or is shorter than that by now.
-fn copy_small(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: usize) -> Result<bool> {
+fn copy_small(reader: &Caller, writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: usize) -> Result<bool> {
+    reader.cancellation().check()?;
     let mut data = zeros(size)?;
-    let is_whole = read_fully(from, &Caller::server(), 0, &mut data)? == size;
+    let is_whole = read_fully(from, reader, 0, &mut data)? == size;
     if !is_whole || data.chunks(BLOCK_BYTES).any(|block| block.iter().all(|&byte| byte == 0)) {
         return Ok(false);
     }

@@ -47,6 +47,15 @@ impl Union {
             if self.mount_state.views().iter().any(|view| view.label() == branch.label) {
                 return Err(refused(&format!("{} is the private branch of a view", branch.label)));
             }
+            let needs_polls = |base: &vnode::FileSystemRef| base.properties().needs.every_poll;
+            if needs_polls(&branch.file_system)
+                && !groups.iter().flatten().any(|slot| needs_polls(&slot.member.base.file_system))
+            {
+                return Err(refused(&format!(
+                    "{} has rules for polling files, of which the kernel does not tell now; mount the union with it",
+                    branch.label
+                )));
+            }
             let at = at.unwrap_or(groups.len());
             if at > groups.len() {
                 return Err(bad_position(groups));

@@ -286,25 +286,24 @@ impl NameCache {
     /// Reads the directory, unless it is unchanged, or has changed just now.
     fn reload(&self, directory: &VnodeRef) -> Result<()> {
         let times = DirectoryTimes::of(&directory.getattr(&Caller::server())?);
+        // While it is being changed, most that is asked about are new names: what is read would say nothing about them.
+        if !times.are_settled() {
+            self.forget();
+            return Ok(());
+        }
         let mut contents = self.write();
         if let Some(same) = contents.as_mut().filter(|contents| contents.is_settled && contents.times == times) {
             same.checked = Instant::now();
             return Ok(());
         }
-        if contents.is_some() {
-            self.replace(&mut contents, None);
-        }
-        // While it is being changed, most that is asked about are new names: what was read would say nothing about them.
-        if !times.are_settled() {
-            return Ok(());
-        }
+        self.replace(&mut contents, None);
         let limit = self.size.load(Ordering::Relaxed).saturating_mul(8).clamp(INITIAL_READ_LIMIT, MAX_DIRECTORY_NAMES);
         let read = CacheContents::read(directory, times, limit, self.budget)?;
         let size = read.as_ref().map_or(limit, |contents| contents.names.len() as u32);
         self.size.store(size, Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
-        // A concurrent reader of `replacements` sees that the contents were replaced.
-        self.replace(&mut contents, read);
+        // A concurrent reader of `replacements` has seen that the contents were dropped.
+        self.set(&mut contents, read);
         Ok(())
     }
 
