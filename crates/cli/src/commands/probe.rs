@@ -53,10 +53,15 @@ pub(crate) fn probe(mount_point: &Path, timeout: Duration) -> ProbeResult {
     }
 }
 
-/// Returns whether a command's error is that of a mount whose server has exited (`ENOTCONN`).
+/// Returns whether a command's error is that of a mount whose server has exited (`ENOTCONN`, at first also `ECONNABORTED`).
 fn reports_dead_server(errors: Option<ChildStderr>) -> bool {
     // In the words of glibc, and of musl.
-    const MESSAGES: [&[u8]; 2] = [b"Transport endpoint is not connected", b"Socket not connected"];
+    const MESSAGES: [&[u8]; 4] = [
+        b"Transport endpoint is not connected",
+        b"Socket not connected",
+        b"Software caused connection abort",
+        b"Connection aborted",
+    ];
     let mut text = Vec::new();
     let is_read = errors.is_some_and(|mut errors| errors.read_to_end(&mut text).is_ok());
     is_read && MESSAGES.iter().any(|message| text.trim_ascii_end().ends_with(message))

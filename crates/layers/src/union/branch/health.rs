@@ -73,7 +73,12 @@ impl BranchHealth {
             return Some(FailureCause::HalfMerged);
         }
         match self.root.getattr(&Caller::server()) {
-            Ok(attributes) => (!self.is_original_root(&attributes)).then_some(FailureCause::Gone),
+            Ok(attributes) if !self.is_original_root(&attributes) => Some(FailureCause::Gone),
+            // The kernel may know the attributes of a mount whose server has ended; this it always asks.
+            Ok(_) => match self.root.statfs(&Caller::server()) {
+                Err(error) if is_server_gone(error) => Some(FailureCause::Error(error)),
+                _ => None,
+            },
             Err(Errno::ENOENT | Errno::ENOTDIR) => Some(FailureCause::Gone),
             Err(error) => is_failure(error).then_some(FailureCause::Error(error)),
         }
@@ -151,6 +156,11 @@ impl BranchHealth {
         }
         cause.is_some()
     }
+}
+
+/// Returns whether an error is that of a mount whose server has ended.
+fn is_server_gone(error: Errno) -> bool {
+    [libc::ENOTCONN, libc::ECONNABORTED].contains(&error.number())
 }
 
 /// Returns whether an error indicates a failure of storage or of a server, rather than the state of an object.
