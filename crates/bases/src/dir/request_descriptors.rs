@@ -16,7 +16,7 @@ use super::shares::may_retain;
 /// Maximum number of descriptors that a thread keeps: an operation concerns an object, its copy, and those that these replace.
 const MAX_KEPT: usize = 4;
 
-struct Kept {
+struct KeptDescriptor {
     mount: (u64, u64),
     handle: FileHandle,
     descriptor: Arc<OwnedFd>,
@@ -24,7 +24,7 @@ struct Kept {
 
 thread_local! {
     /// The latest last.
-    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<KeptDescriptor>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the `O_PATH` descriptor of an object, if one is kept.
@@ -48,7 +48,7 @@ pub(crate) fn keep(mount: &Mount, handle: &CompactHandle, descriptor: OwnedFd) -
         return Err(descriptor);
     }
     let descriptor = Arc::new(descriptor);
-    let new = Kept { mount: mount.number(), handle: handle.expand(), descriptor: Arc::clone(&descriptor) };
+    let new = KeptDescriptor { mount: mount.number(), handle: handle.expand(), descriptor: Arc::clone(&descriptor) };
     let _replaced = KEPT.with_borrow_mut(|kept| {
         let replaced = (kept.len() == MAX_KEPT).then(|| kept.remove(0));
         kept.push(new);

@@ -68,10 +68,10 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
     let is_silent = mount.is_none() && (force || !lazy) && client::has_silent_server(&mount_point);
     let answers = mount.as_ref().map(|mount| synchronize(mount, &mount_point, lazy || force)).transpose()?;
     let answering = match answers {
-        Some(true) => Answering::Yes,
-        Some(false) => Answering::No,
-        None if is_silent => Answering::No,
-        None => Answering::Unknown,
+        Some(true) => CommandAnswer::Yes,
+        Some(false) => CommandAnswer::No,
+        None if is_silent => CommandAnswer::No,
+        None => CommandAnswer::Unknown,
     };
     let mode = if force { forced_mode(&entry, answering)? } else { UnmountMode::Clean };
     let is_forced = mode != UnmountMode::Clean;
@@ -97,7 +97,7 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
 
 /// Whether a server answers commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answering {
+enum CommandAnswer {
     Yes,
     No,
     /// The caller finds no socket of it.
@@ -109,9 +109,9 @@ enum Answering {
 ///
 /// # Errors
 /// Fails if the connection cannot be aborted.
-fn forced_mode(entry: &MountEntry, answering: Answering) -> Outcome<UnmountMode> {
+fn forced_mode(entry: &MountEntry, answering: CommandAnswer) -> Outcome<UnmountMode> {
     let mut result = probe(&entry.mount_point, PROBE_TIMEOUT);
-    if result == ProbeResult::Hung && answering == Answering::Yes {
+    if result == ProbeResult::Hung && answering == CommandAnswer::Yes {
         super::notify(&format_args!(
             "the server of {} answers commands, but not the kernel yet; it has {} s before its connection is aborted",
             entry.mount_point.display(),
@@ -122,9 +122,9 @@ fn forced_mode(entry: &MountEntry, answering: Answering) -> Outcome<UnmountMode>
     match result {
         ProbeResult::Serving => return Ok(UnmountMode::Clean),
         // Only the server itself could answer.
-        ProbeResult::NoAccess if answering != Answering::No => return Ok(UnmountMode::Clean),
+        ProbeResult::NoAccess if answering != CommandAnswer::No => return Ok(UnmountMode::Clean),
         // That is what a mount below the stack answers whose server has exited.
-        ProbeResult::Dead if answering == Answering::Yes => return Ok(UnmountMode::Clean),
+        ProbeResult::Dead if answering == CommandAnswer::Yes => return Ok(UnmountMode::Clean),
         // Its end has aborted the connection.
         ProbeResult::Dead => return Ok(UnmountMode::Lazy),
         ProbeResult::Hung | ProbeResult::NoAccess => {}

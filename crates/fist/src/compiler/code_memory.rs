@@ -35,7 +35,8 @@ impl JITMemoryProvider for CodeMemory {
     }
 
     fn finalize(&mut self, branch_protection: BranchProtection) -> ModuleResult<()> {
-        catch_unwind(AssertUnwindSafe(|| JITMemoryProvider::finalize(&mut self.0, branch_protection)))
-            .unwrap_or_else(|_| Err(ModuleError::Allocation { err: refused() }))
+        let finalize = || JITMemoryProvider::finalize(&mut self.0, branch_protection).map_err(io::Error::other);
+        let done = catch_unwind(AssertUnwindSafe(finalize)).unwrap_or_else(|_| Err(refused()));
+        done.map_err(|err| ModuleError::Allocation { err })
     }
 }
