@@ -5,7 +5,7 @@ use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully
 
 /// Maximum size of a file that is copied by reading and writing it, which then takes less than asking the kernel for it.
 const SMALL_FILE_BYTES: u64 = 32 << 10;
-/// Size of a block that is not written if it has only zeros and may have been a hole.
+/// Size of the blocks of file systems: one with only zeros may be a hole.
 const BLOCK_BYTES: usize = 4096;
 /// Number of bytes copied at a time where the kernel cannot copy the data.
 const COPY_BUFFER_BYTES: usize = 256 << 10;
