@@ -529,7 +529,11 @@ fn a_snapshot_has_what_was_written_through_a_mapping_before_and_nothing_of_later
         support::finish(support::plyfs().arg("mount").args(options).args([&stack, &mount]).output()).succeeded();
         let (path, upper) = (scratch.path("mount/f"), scratch.path("upper/f"));
         fs::write(&path, [b'.'; 10_000]).unwrap();
-        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        // The kernel uses the file of the first open for the second, too.
+        let (first, file) = (open(), open());
+        drop(first);
+        wait_until("the first is closed", || requests(&mount, "release") == 2);
         // SAFETY: nobody maps it elsewhere, it is not made shorter, and it is unmapped below.
         let map = unsafe {
             let (both, shared) =

@@ -309,7 +309,9 @@ impl OpenNode {
             self.passthrough += 1;
             let wrong_credentials = constraints.writes && self.backing_opener != Some(constraints.opener);
             let wrong_file = constraints.opens_differ && self.backing_file != identity(file);
-            let direct = if constraints.direct || wrong_credentials || wrong_file { DIRECT } else { 0 };
+            // Each is asked: a layer has to know which of its open files the kernel uses directly, whichever is closed first.
+            let is_barred = file.backing().is_none();
+            let direct = if constraints.direct || wrong_credentials || wrong_file || is_barred { DIRECT } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
         } else if constraints.direct || constraints.opens_differ {
             (IoMode::Direct, DIRECT)
@@ -336,11 +338,18 @@ fn identity(file: &OpenFileRef) -> Option<FileIdentity> {
 mod tests {
     use super::*;
     use std::any::Any;
+    use std::os::fd::BorrowedFd;
     use vnode::{Attributes, Caller, Errno, OpenFile, Result};
 
-    struct EmptyFile;
+    /// A file that the kernel may use directly, or not.
+    struct EmptyFile {
+        lower: Option<std::fs::File>,
+    }
 
     impl OpenFile for EmptyFile {
+        fn backing(&self) -> Option<BorrowedFd<'_>> {
+            self.lower.as_ref().map(std::os::fd::AsFd::as_fd)
+        }
         fn read_at(&self, _caller: &Caller, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
             Ok(0)
         }
@@ -365,7 +374,8 @@ mod tests {
     const CACHED: OpenConstraints = OpenConstraints { passthrough: false, ..PASSTHROUGH };
 
     fn open(files: &OpenFiles, constraints: OpenConstraints, backing: Option<i32>) -> OpenReply {
-        files.open(5, Arc::new(EmptyFile), constraints, |_| backing, |_| !constraints.passthrough)
+        let lower = Some(std::fs::File::open("/dev/null").unwrap());
+        files.open(5, Arc::new(EmptyFile { lower }), constraints, |_| backing, |_| !constraints.passthrough)
     }
 
     #[test]
@@ -384,6 +394,14 @@ mod tests {
         }
         assert_eq!(released, [7]);
         assert!(files.any_of(5).is_none());
+    }
+
+    #[test]
+    fn an_open_that_may_not_be_used_directly_does_its_io_through_the_server() {
+        let files = OpenFiles::new();
+        open(&files, PASSTHROUGH, Some(7));
+        let barred = files.open(5, Arc::new(EmptyFile { lower: None }), PASSTHROUGH, |_| None, |_| false);
+        assert_eq!(barred.flags, open_reply::PASSTHROUGH | super::DIRECT);
     }
 
     #[test]
@@ -415,7 +433,13 @@ mod tests {
         assert_eq!((cached.flags, cached.backing_id), (0, 0));
         let kept = open(&files, CACHED, None);
         assert_eq!(kept.flags, open_reply::KEEP_CACHE);
-        let later = files.open(5, Arc::new(EmptyFile), PASSTHROUGH, |_| panic!("a cached open exists"), |_| false);
+        let later = files.open(
+            5,
+            Arc::new(EmptyFile { lower: None }),
+            PASSTHROUGH,
+            |_| panic!("a cached open exists"),
+            |_| false,
+        );
         assert_eq!(later.flags, 0);
         for reply in [cached, kept, later] {
             files.release(reply.handle, |_| panic!("no backing file"));
