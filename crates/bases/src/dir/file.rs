@@ -55,10 +55,10 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
         let object = node.descriptor(thread)?;
         thread.act_for(caller)?.access(&object, libc::X_OK as u32).map_err(errno)?;
         let acting = thread.act_as_server()?;
-        open_with_retry(node, || acting.reopen(&object, how).map_err(errno))?
+        node.tree().open_with_retry(|| acting.reopen(&object, how).map_err(errno))?
     } else if caller.is_superuser() && thread.assumes_callers() {
         thread.act_for(caller)?;
-        open_with_retry(node, || match node.open_object(thread, how) {
+        node.tree().open_with_retry(|| match node.open_object(thread, how) {
             Err(Errno::EPERM) if how.contains(OFlags::NOATIME) => {
                 node.open_object(thread, how.difference(OFlags::NOATIME))
             }
@@ -67,7 +67,7 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
     } else {
         let object = node.descriptor(thread)?;
         let acting = thread.act_for(caller)?;
-        open_with_retry(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
+        node.tree().open_with_retry(|| open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
     make_blocking(&opened, flags)?;
     node.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
@@ -106,17 +106,6 @@ pub(crate) fn make_blocking(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
         rustix::fs::fcntl_setfl(opened, now.difference(OFlags::NONBLOCK)).map_err(errno)?;
     }
     Ok(())
-}
-
-/// Opens; if too many descriptors are open, closes the cached ones and tries again.
-fn open_with_retry(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
-    match open() {
-        Err(Errno::EMFILE | Errno::ENFILE) => {
-            node.tree().close_cached_descriptors();
-            open()
-        }
-        opened => opened,
-    }
 }
 
 /// Has what was written to an open file or directory stored.

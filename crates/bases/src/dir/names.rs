@@ -210,14 +210,7 @@ fn open(
     directory: BorrowedFd<'_>,
     name: Name<'_>,
 ) -> Result<OwnedFd> {
-    let open = || acting.open_at(directory, name.as_bytes(), PATH_ONLY).map_err(errno);
-    match open() {
-        Err(Errno::EMFILE | Errno::ENFILE) => {
-            tree.close_cached_descriptors();
-            open()
-        }
-        opened => opened,
-    }
+    tree.open_with_retry(|| acting.open_at(directory, name.as_bytes(), PATH_ONLY).map_err(errno))
 }
 
 /// Returns whether the open object, found there, is the object of a vnode.

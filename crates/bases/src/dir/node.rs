@@ -291,14 +291,7 @@ impl Node {
         if let Some(descriptor) = self.cached_descriptor() {
             return Ok(descriptor);
         }
-        let opened = match self.open_object(thread, PATH_ONLY) {
-            Err(Errno::EMFILE | Errno::ENFILE) => {
-                self.tree.close_cached_descriptors();
-                self.open_object(thread, PATH_ONLY)
-            }
-            opened => opened,
-        };
-        let opened = opened?;
+        let opened = self.tree.open_with_retry(|| self.open_object(thread, PATH_ONLY))?;
         match &self.identity {
             _ if self.kind == FileKind::Directory => {
                 let descriptor = Arc::new(opened);

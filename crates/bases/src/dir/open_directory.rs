@@ -74,11 +74,7 @@ impl Directory {
             true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)).map_err(errno),
             false => acting.reopen(&object, flags).map_err(errno),
         };
-        let descriptor = match open() {
-            Err(Errno::EMFILE | Errno::ENFILE) => {
-                node.tree().close_cached_descriptors();
-                open()?
-            }
+        let descriptor = match node.tree().open_with_retry(open) {
             // A server that is not a superuser may list a directory that it may not search.
             Err(Errno::EACCES) if caller.server => acting.reopen(&object, flags).map_err(errno)?,
             opened => opened?,

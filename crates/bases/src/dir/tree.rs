@@ -121,10 +121,16 @@ impl<N> Tree<N> {
         }
     }
 
-    /// Closes the descriptors that are only kept for later, to make room for others.
-    pub(crate) fn close_cached_descriptors(&self) {
-        self.descriptors.clear();
-        request_descriptors::close_all();
+    /// Opens; if too many descriptors are open, closes those that are only kept for later and tries again.
+    pub(crate) fn open_with_retry(&self, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
+        match open() {
+            Err(Errno::EMFILE | Errno::ENFILE) => {
+                self.descriptors.clear();
+                request_descriptors::close_all();
+                open()
+            }
+            opened => opened,
+        }
     }
 
     /// Returns the root directory's descriptor.
