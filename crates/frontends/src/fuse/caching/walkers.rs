@@ -55,28 +55,23 @@ impl Walkers {
 
     /// Records that a process was given entries of a directory without attributes, of which so many are no directories.
     pub(crate) fn record_files(&self, pid: u32, directory: u64, files: u32) {
-        self.with_sample(pid, directory, |walker| {
-            if let Some(sample) = &mut walker.sample {
-                sample.files = sample.files.saturating_add(files);
-            }
-        });
+        self.with_sample(pid, directory, |sample, _| sample.files = sample.files.saturating_add(files));
     }
 
     /// Records that a process has looked up an object of a directory and found it.
     pub(crate) fn record_lookup(&self, pid: u32, directory: u64, is_directory: bool) {
-        self.with_sample(pid, directory, |walker| {
-            let Some(sample) = &mut walker.sample else { return };
+        self.with_sample(pid, directory, |sample, looks_up| {
             sample.has_descended |= is_directory;
             sample.looked_up += u32::from(!is_directory);
-            walker.looks_up |= sample.looked_up > 0 && sample.looked_up >= sample.files / 2;
+            *looks_up |= sample.looked_up > 0 && sample.looked_up >= sample.files / 2;
         });
     }
 
-    /// Runs a function if that directory is the process's sample.
-    fn with_sample(&self, pid: u32, directory: u64, run: impl FnOnce(&mut Walker)) {
-        self.with(pid, |walker| {
-            if walker.sample.as_ref().is_some_and(|sample| sample.directory == directory) {
-                run(walker);
+    /// Runs a function on the process's sample, and on whether it looks up what it lists, if the sample is that directory.
+    fn with_sample(&self, pid: u32, directory: u64, run: impl FnOnce(&mut Sample, &mut bool)) {
+        self.with(pid, |Walker { sample, looks_up, .. }| {
+            if let Some(sample) = sample.as_mut().filter(|sample| sample.directory == directory) {
+                run(sample, looks_up);
             }
         });
     }
