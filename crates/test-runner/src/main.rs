@@ -9,6 +9,7 @@ macro_rules! say {
 }
 
 mod case;
+mod disk_space;
 mod events;
 mod files;
 mod job;
@@ -73,7 +74,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .with_context(|| format!("creating the results directory {}", results.display()))?;
     let (_results_lock, _transport_lock) = (lock_results(results)?, kernel_parameters::lock_transport()?);
     files::remove(results)?;
-    report::print_limits();
+    report::print_limits(results);
     let (started, stop) = (Instant::now(), schedule::StopFlag::on_signals()?);
     let mut run_results = Results::default();
     let symlink_guard = kernel_parameters::ParameterGuard::protected_symlinks()?;
@@ -97,7 +98,7 @@ fn run(
     for (state, jobs) in schedule::phases(jobs) {
         let _guard = kernel_parameters::ParameterGuard::to(state)?;
         schedule::run(jobs, arguments.jobs, &arguments.results, stop, &mut |outcome| {
-            report::print_job(&outcome);
+            report::print_job(&outcome, &arguments.results);
             run_results.add(outcome);
         })?;
     }

@@ -4,19 +4,26 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::case::{Case, Outcome, Results, Verdict};
+use crate::disk_space;
 use crate::events::SKIPPED_PREFIX;
 use crate::kernel_parameters;
 use crate::plan::{self, Tier};
 
 const SLOWEST_COUNT: usize = 20;
 
-/// Prints a finished job, with the output of its failed tests.
-pub(crate) fn print_job(outcome: &Outcome) {
+/// Prints a finished job, with the output of its failed tests, and whether these may have found no space. Results are in this
+/// directory.
+pub(crate) fn print_job(outcome: &Outcome, results: &Path) {
     for note in &outcome.notes {
         say!("    {note}");
     }
     for case in outcome.cases.iter().filter(|case| case.verdict == Verdict::Failed) {
         say!("FAILED {}: {}\n{}", case.job, case.name, case.output.trim_end());
+    }
+    if outcome.count(Verdict::Failed) > 0
+        && let Some(shortage) = disk_space::after_failure(results)
+    {
+        say!("{shortage}");
     }
     say!("{}: {} in {}", outcome.title, counts(|verdict| outcome.count(verdict)), format_duration(outcome.elapsed));
 }
@@ -98,8 +105,11 @@ fn is_excused(case: &Case) -> bool {
     reasons.peek().is_some() && reasons.all(|line| line.starts_with(EXCUSED_PREFIX))
 }
 
-/// Prints what cannot be tested on this machine.
-pub(crate) fn print_limits() {
+/// Prints what cannot be tested on this machine. Results are to be in this directory.
+pub(crate) fn print_limits(results: &Path) {
+    if let Some(shortage) = disk_space::before_run(results) {
+        say!("{shortage}");
+    }
     if !rustix::process::geteuid().is_root() {
         say!("not root: tests that need several users or mount(2) are skipped");
     }
