@@ -55,6 +55,14 @@ pub(crate) fn find_at(mount_point: &Path) -> Option<MountEntry> {
     read().into_iter().rfind(|entry| entry.mount_point == mount_point)
 }
 
+/// Returns the mounts on directories above this path, outermost first.
+pub(crate) fn above(path: &Path) -> Vec<MountEntry> {
+    let mut mounts = read();
+    mounts.retain(|entry| entry.mount_point != path && path.starts_with(&entry.mount_point));
+    mounts.sort_by_key(|entry| entry.mount_point.components().count());
+    mounts
+}
+
 /// Returns the mount with this ID, if it is attached to the tree.
 pub(crate) fn find_by_id(mount: u64) -> Option<MountEntry> {
     read().into_iter().find(|entry| entry.mount == mount)

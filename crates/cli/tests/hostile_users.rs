@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock};
 use rustix::mount::MountFlags;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Scratch, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, wait_until};
+use support::{Scratch, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, stop, wait_until};
 
 /// Whether this is the process in which the test is to run; elsewhere it has run on return, if that is possible.
 fn is_apart(test: &str) -> bool {
@@ -411,7 +411,7 @@ fn servers_that_hang_keep_no_command_about_another_mount_waiting() {
         scratch.name(name)
     });
     let servers: Vec<Pid> = [&points[0], &points[3]].iter().map(|point| server_of(point)).collect();
-    servers.iter().for_each(|server| kill_process(*server, Signal::STOP).unwrap());
+    servers.iter().for_each(|server| stop(server.as_raw_nonzero().get().unsigned_abs()));
     // Before and after all others in any order.
     let silent = ["0.sock", "zz.sock"].map(|name| UnixListener::bind(Path::new("/run/plyfs").join(name)).unwrap());
     let (mut tried, mut wrong) = (0, Vec::new());

@@ -7,13 +7,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use support::{
-    Run, Scratch, asked_of_all, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, umount, wait_until,
+    Run, Scratch, asked_of_all, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, send, stop, umount,
+    wait_until,
 };
 
 /// What `status --json` tells of this mount point.
@@ -24,10 +25,6 @@ fn status(mount: &str) -> Value {
 
 fn pid_of(mount: &str) -> u32 {
     u32::try_from(status(mount)["pid"].as_u64().expect("a pid")).expect("a pid")
-}
-
-fn send(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid as i32).expect("a pid"), signal).expect("the process is there");
 }
 
 #[test]
@@ -374,7 +371,7 @@ fn a_server_that_umount_cannot_wait_for_is_reported() {
     let mount = &scratch.name("mount");
     run(["mount", "mem:", mount]).succeeded();
     let pid = pid_of(mount);
-    send(pid, Signal::STOP);
+    stop(pid);
     let ended = run(["umount", mount]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.errors.contains("was not waited for"), "{ended:?}");
@@ -395,7 +392,7 @@ fn a_stopped_server_is_named_without_waiting_for_it() {
     if !reports_connections(pid) {
         return run(["umount", mount]).succeeded().clear();
     }
-    send(pid, Signal::STOP);
+    stop(pid);
     let begin = Instant::now();
     let (details, seen) = (run(["status", mount]), status(mount));
     let took = begin.elapsed();
@@ -420,7 +417,7 @@ fn a_silent_server_of_another_mount_is_not_waited_for_nor_reported() {
     run(["mount", "mem:", silent]).succeeded();
     run(["mount", "mem:", dead]).succeeded();
     let (silent_pid, dead_pid) = (pid_of(silent), pid_of(dead));
-    send(silent_pid, Signal::STOP);
+    stop(silent_pid);
     send(dead_pid, Signal::KILL);
     wait_until("the server to end", || !is_alive(dead_pid));
     let ended = run(["umount", dead]);
@@ -452,30 +449,89 @@ fn umount_of_the_system_ends_the_server_too() {
     wait_until("the server to end", || !is_alive(pid));
 }
 
-/// However long that takes: here its last words do not fit into the pipe that they are logged to.
+/// A server that does not end as long as nobody reads this pipe: its last words do not fit into it.
+fn mounted_with_full_log(scratch: &Scratch) -> (u32, File) {
+    let (mount, log) = (&scratch.name("mount"), &scratch.path("log"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, log, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let pipe = File::options().read(true).write(true).open(log).unwrap();
+    run(["mount", "mem:", mount, "--log-file", log.to_str().unwrap()]).succeeded();
+    rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+    while (&pipe).write(&[b'.'; 4096]).is_ok() {}
+    (pid_of(mount), pipe)
+}
+
+/// Reads the pipe until the server has ended.
+fn end_of_server(pid: u32, mut pipe: &File) {
+    let mut written = [0; 4096];
+    while is_alive(pid) {
+        let _ = pipe.read(&mut written);
+    }
+}
+
+/// Starts `plyfs umount`, and returns it with what it reports when it has waited for a while.
+fn waiting_umount(mount: &str) -> (Child, BufReader<ChildStderr>, String) {
+    let mut waiting = plyfs().args(["umount", mount]).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut errors, mut notice) = (BufReader::new(waiting.stderr.take().unwrap()), String::new());
+    errors.read_line(&mut notice).unwrap();
+    (waiting, errors, notice)
+}
+
+/// However long that takes.
 #[test]
 fn umount_waits_until_a_slow_server_has_ended() {
     if !can_mount() {
         return;
     }
     let scratch = Scratch::new();
-    let (mount, log) = (&scratch.name("mount"), &scratch.path("log"));
-    rustix::fs::mkfifoat(rustix::fs::CWD, log, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
-    let pipe = File::options().read(true).write(true).open(log).unwrap();
-    run(["mount", "mem:", mount, "--log-file", log.to_str().unwrap()]).succeeded();
-    let pid = pid_of(mount);
-    rustix::io::ioctl_fionbio(&pipe, true).unwrap();
-    while (&pipe).write(&[b'.'; 4096]).is_ok() {}
-    let mut waiting = plyfs().args(["umount", mount]).stderr(Stdio::piped()).spawn().unwrap();
-    let mut notice = String::new();
-    BufReader::new(waiting.stderr.as_mut().unwrap()).read_line(&mut notice).unwrap();
+    let (pid, pipe) = mounted_with_full_log(&scratch);
+    let (mut waiting, _errors, notice) = waiting_umount(&scratch.name("mount"));
     assert!(notice.contains(&format!("waiting for its server (process {pid})")), "{notice:?}");
     assert!(!is_mounted(&scratch.mount()) && is_alive(pid) && waiting.try_wait().unwrap().is_none());
-    let mut written = [0; 4096];
-    while is_alive(pid) {
-        let _ = (&pipe).read(&mut written);
-    }
+    end_of_server(pid, &pipe);
     assert!(waiting.wait().unwrap().success());
+}
+
+#[test]
+fn umount_does_not_wait_for_a_server_that_is_stopped_meanwhile() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (pid, pipe) = mounted_with_full_log(&scratch);
+    let (mut waiting, mut errors, _) = waiting_umount(&scratch.name("mount"));
+    stop(pid);
+    let mut notice = String::new();
+    errors.read_line(&mut notice).unwrap();
+    assert!(notice.contains("was not waited for") && notice.contains(&format!("kill -CONT {pid}")), "{notice:?}");
+    assert!(waiting.wait().unwrap().success());
+    send(pid, Signal::CONT);
+    end_of_server(pid, &pipe);
+}
+
+/// The kernel gives the number of its connection, which it still has open, to the next mount.
+#[test]
+fn the_stopped_server_of_a_mount_is_told_from_that_of_a_former_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (former, mount) = (&scratch.name("former"), &scratch.name("mount"));
+    fs::create_dir(former).unwrap();
+    run(["mount", "mem:", former]).succeeded();
+    let former_pid = pid_of(former);
+    stop(former_pid);
+    assert_eq!(run(["umount", former]).code, 0);
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(mount);
+    stop(pid);
+    let seen = status(mount);
+    [pid, former_pid].into_iter().for_each(|pid| send(pid, Signal::CONT));
+    umount(mount);
+    // Older kernels do not tell whose it is.
+    if seen["state"] == "stopped" {
+        assert_eq!(seen["pid"], pid, "{seen}");
+    }
+    wait_until("the server to end", || !is_alive(former_pid));
 }
 
 #[test]

@@ -6,18 +6,17 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use support::{Run, Scratch, can_mount, copy_program, finish, is_alive, is_mounted, run, umount, wait_until};
+use rustix::process::Signal;
+use support::{
+    Run, Scratch, can_mount, copy_program, finish, is_alive, is_mounted, run, send, stop, umount, wait_until,
+};
 
 fn pid_of(mount: &str) -> u32 {
     let status = run(["status", "--json", mount]).succeeded();
     let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
     u32::try_from(status[0]["pid"].as_u64().expect("a pid")).expect("a pid")
-}
-
-fn send(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid as i32).expect("a pid"), signal).expect("the process is there");
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn the_connection_of_a_server_that_does_not_answer_is_aborted_by_force() {
     file.write_all(b"stored").unwrap();
     assert_eq!(fs::read(scratch.path("mount/open")).unwrap(), b"stored");
 
-    send(pid, Signal::STOP);
+    stop(pid);
     let forced = run(["umount", "--force", mount]);
     assert!(forced.code == 0 && forced.errors.contains("its connection is aborted, and "), "{forced:?}");
     assert!(!is_mounted(&scratch.mount()));
@@ -173,6 +172,29 @@ fn a_mount_that_hangs_although_its_server_answers_commands_is_cleared_by_force()
     let forced = run(["umount", "--force", mount]);
     assert!(forced.code == 0 && forced.errors.contains("its connection is aborted, and "), "{forced:?}");
     assert!(!is_mounted(&scratch.mount()));
+}
+
+#[test]
+fn what_lies_in_a_mount_that_does_not_answer_is_not_waited_for_by_force() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (above, mount) = (&scratch.name("mount"), &scratch.name("mount/a/b"));
+    run(["mount", "mem:", above]).succeeded();
+    fs::create_dir_all(mount).unwrap();
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(above);
+    stop(pid);
+    let begin = Instant::now();
+    let forced = run(["umount", "--force", mount]);
+    let took = begin.elapsed();
+    send(pid, Signal::CONT);
+    assert_eq!(forced.code, 13, "{forced:?}");
+    assert!(forced.errors.contains(&format!("umount --lazy {above}")), "{forced:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    umount(mount);
+    umount(above);
 }
 
 #[test]

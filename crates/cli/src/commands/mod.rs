@@ -21,6 +21,7 @@ pub(crate) mod tools;
 pub(crate) mod top;
 pub(crate) mod umount;
 
+use std::io;
 use std::path::Path;
 
 use comfy_table::presets::NOTHING;
@@ -59,7 +60,13 @@ fn is_mounted(mount_point: &str) -> bool {
 
 /// Returns the mount of Plyfs on this mount point, if the caller may end or change it, and its root.
 fn own_plyfs_mount(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::MountEntry)> {
-    let Ok(point) = MountPoint::open(path) else { return Err(not_running(&mount_table::canonical(path))) };
+    let point = match MountPoint::open(path) {
+        Ok(point) => point,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_root() => {
+            return Err(denied_to_root(path, &error));
+        }
+        Err(_) => return Err(not_running(&mount_table::canonical(path))),
+    };
     let mount_point = point.path();
     // The entry of the mount that is held, and only if that is its root.
     match mount_table::find_by_id(point.mount()).filter(|entry| entry.mount_point == mount_point) {
@@ -74,6 +81,22 @@ fn own_plyfs_mount(path: &Path, command: &str) -> Outcome<(MountPoint, mount_tab
         }
         _ => Err(not_running(mount_point)),
     }
+}
+
+/// Returns the failure of root to reach a mount point: FUSE denies access even to root, unless it is allowed to others.
+fn denied_to_root(path: &Path, error: &io::Error) -> Failure {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let is_of_user = |above: &mount_table::MountEntry| above.user.is_some_and(|user| user != 0);
+    let remedy = match mount_table::above(&path).into_iter().rfind(is_of_user) {
+        Some(above) => format!(
+            "the mount of user {} on {} may deny it; to unmount that: umount --lazy {}",
+            above.user.unwrap_or_default(),
+            above.mount_point.display(),
+            shell_word(&above.mount_point)
+        ),
+        None => "see what it is on: findmnt --target PATH".to_owned(),
+    };
+    Failure::new(Exit::Permission, format!("{} cannot be reached: {error}; {remedy}", path.display()))
 }
 
 /// Returns the reason why no mount answers on this mount point.

@@ -1,6 +1,7 @@
 //! `plyfs umount`: ends mounts and waits for their servers.
 
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::is_root;
-use super::probe::{PROBE_TIMEOUT, ProbeResult, probe};
+use super::probe::{PROBE_TIMEOUT, ProbeResult, is_answered, probe};
 use crate::arguments::Umount;
 use crate::control::Request;
 use crate::control::client::{self, Mount};
@@ -25,6 +26,9 @@ const NOTICE_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
 /// Time that the server of a mount that is unmounted by force has to answer the kernel if it answers commands.
 const ANSWERING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time that a server which answers has to end when its mount is unmounted by force.
+const FORCED_END_TIME: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Runs the command. A mount point that cannot be unmounted is reported, and does not keep the others from it.
 pub(crate) fn run(arguments: &Umount) -> Outcome {
@@ -61,6 +65,9 @@ fn own_mounts() -> Vec<MountEntry> {
 /// Unmounts one mount, and waits for its server.
 fn unmount(path: &Path, arguments: &Umount) -> Outcome {
     let Umount { lazy, force, .. } = *arguments;
+    if force || arguments.all {
+        check_reachable(path)?;
+    }
     let (point, entry) = super::own_plyfs_mount(path, "umount")?;
     let mount_point = point.path().to_owned();
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
@@ -81,7 +88,9 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
     let mode = if lazy && !is_forced { UnmountMode::Lazy } else { mode };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {
-        Some((process, server)) if is_forced => wait_for_hung(&server, process, &mount_point),
+        Some((process, server)) if is_forced => wait_for_hung(&server, process, &mount_point, &NOTICE_TIME),
+        // By force, it ends in any case.
+        Some((process, server)) if force => wait_for_hung(&server, process, &mount_point, &FORCED_END_TIME),
         Some((process, server)) if !lazy => wait_for(&server, process, &mount_point),
         None if is_silent && !lazy => {
             super::notify(&format_args!(
@@ -93,6 +102,23 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that the way to a mount point leads over no mount whose server does not answer: the kernel would wait for it, and nothing could
+/// end the command meanwhile.
+///
+/// # Errors
+/// Fails if it does, with the mount to end first.
+fn check_reachable(path: &Path) -> Outcome {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let Some(parent) = path.parent().filter(|parent| !is_answered(parent, PROBE_TIMEOUT)) else { return Ok(()) };
+    let name = path.display();
+    let is_silent = |above: &MountEntry| !is_answered(&above.mount_point, PROBE_TIMEOUT);
+    let remedy = match mount_table::above(&path).into_iter().find(is_silent) {
+        Some(above) => format!("unmount that first: umount --lazy {}", super::shell_word(&above.mount_point)),
+        None => format!("see what {} is on", parent.display()),
+    };
+    Err(Failure::new(Exit::NoAnswer, format!("{name} cannot be reached: a mount above it does not answer; {remedy}")))
 }
 
 /// Whether a server answers commands.
@@ -165,9 +191,9 @@ fn synchronize(mount: &Mount, mount_point: &Path, in_any_case: bool) -> Outcome<
     }
 }
 
-/// Waits for a moment until the server of an aborted connection has ended: one that its storage holds up may never do so.
-fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
-    if !has_ended(server, Some(&NOTICE_TIME))? {
+/// Waits for some time until the server of a mount that was unmounted by force has ended: one that its storage holds up may never do so.
+fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path, timeout: &Timespec) -> Outcome {
+    if !has_ended(server, timeout)? {
         let (name, process) = (mount_point.display(), process.as_raw_nonzero());
         super::notify(&format_args!(
             "{name} is unmounted; its server has not ended and may still have files of the stack open; \
@@ -177,24 +203,39 @@ fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcom
     Ok(())
 }
 
-/// Waits until the server has ended, however long its storage takes: as long as it runs, not everything is closed below.
+/// Waits until the server has ended, however long its storage takes: as long as it runs, not everything is closed below. One that is
+/// stopped (SIGSTOP) does not run, and is not waited for.
 fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
-    if has_ended(server, Some(&NOTICE_TIME))? {
-        return Ok(());
+    let (name, number) = (mount_point.display(), process.as_raw_nonzero());
+    let mut is_informed = false;
+    while !has_ended(server, &NOTICE_TIME)? {
+        if is_stopped(process) {
+            super::notify(&format_args!(
+                "{name} is unmounted; its server is stopped and was not waited for: it still has files of the stack open; \
+                 to let it close them: kill -CONT {number}"
+            ));
+            return Ok(());
+        }
+        if !mem::replace(&mut is_informed, true) {
+            super::notify(&format_args!(
+                "{name} is unmounted; waiting for its server (process {number}), which is closing the files below the stack or \
+                 serving the mount in another mount namespace"
+            ));
+        }
     }
-    super::notify(&format_args!(
-        "{} is unmounted; waiting for its server (process {}), which is closing the files below the stack or serving the mount \
-         in another mount namespace",
-        mount_point.display(),
-        process.as_raw_nonzero()
-    ));
-    has_ended(server, None).map(drop)
+    Ok(())
 }
 
-/// Returns whether the process of this pidfd has ended within this time, or, without one, waits until it has.
-fn has_ended(server: &impl AsFd, timeout: Option<&Timespec>) -> Outcome<bool> {
+/// Returns whether a process is stopped by a signal. One that a debugger has stopped is continued by that.
+fn is_stopped(process: Pid) -> bool {
+    let process = procfs::Process::Numbered(process.as_raw_nonzero().get().unsigned_abs());
+    matches!(process.stat(), Ok(Some(stat)) if stat.state() == Some(b'T'))
+}
+
+/// Returns whether the process of this pidfd has ended within this time.
+fn has_ended(server: &impl AsFd, timeout: &Timespec) -> Outcome<bool> {
     let mut descriptors = [PollFd::new(server, PollFlags::IN)];
-    let ready = retry_on_intr(|| poll(&mut descriptors, timeout));
+    let ready = retry_on_intr(|| poll(&mut descriptors, Some(timeout)));
     ready.map(|count| count > 0).map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot wait until the server of the mount has ended: {error}"))
     })

@@ -86,11 +86,13 @@ pub(crate) fn has_silent_server(mount_point: &Path) -> bool {
     })
 }
 
-/// Returns the pid of the server of a mount if that is stopped (SIGSTOP).
+/// Returns the pid of the server of a mount if that is stopped (SIGSTOP): of several, the one that was started last, since a server
+/// stopped after its mount was unmounted still has its former connection open, whose number the kernel gives to the next mount.
 pub(crate) fn stopped_server(entry: &mount_table::MountEntry) -> Option<u32> {
     let servers = directories_of_owner(Some(entry)).into_iter().flat_map(|directory| queries(&directory));
     let stopped: Vec<PendingQuery> = servers.filter(PendingQuery::is_stopped).collect();
-    stopped.iter().find(|server| server.serves(minor(entry.device))).map(|server| server.pid)
+    let serving = stopped.iter().filter(|server| server.serves(minor(entry.device)));
+    serving.max_by_key(|server| server.start_time()).map(|server| server.pid)
 }
 
 /// Returns the runtime directories of the user who owns a mount according to the kernel; by default, those of the caller.
@@ -188,13 +190,24 @@ impl PendingQuery {
         let peer = getsockopt(&stream, PeerCredentials).ok().filter(|peer| peer.uid() == directory.owner())?;
         stream.set_write_timeout(Some(OTHER_USERS_TIMEOUT)).ok()?;
         send(&stream, &Request::Status).ok()?;
-        Some(Self { stream, pid: peer.pid().unsigned_abs(), uid: peer.uid() })
+        // The kernel names who began to listen: that process may have ended, and the socket be another's.
+        let pid = peer.pid().unsigned_abs();
+        let pid = if runs_as(pid, peer.uid()) { pid } else { 0 };
+        Some(Self { stream, pid, uid: peer.uid() })
     }
 
     /// Returns whether the server is stopped (SIGSTOP), or by a debugger, so that it cannot answer.
     fn is_stopped(&self) -> bool {
-        let state = procfs::Process::Numbered(self.pid).stat().ok().flatten().and_then(|stat| stat.state());
-        matches!(state, Some(b'T' | b't'))
+        self.stat().is_some_and(|stat| matches!(stat.state(), Some(b'T' | b't')))
+    }
+
+    /// Returns when the server was started.
+    fn start_time(&self) -> Option<u64> {
+        self.stat()?.start_time()
+    }
+
+    fn stat(&self) -> Option<procfs::Stat> {
+        procfs::Process::Numbered(self.pid).stat().ok().flatten()
     }
 
     /// Returns whether the kernel reports that the server has this FUSE connection open.
@@ -217,6 +230,12 @@ impl PendingQuery {
             _ => None,
         }
     }
+}
+
+/// Returns whether a process runs as this user.
+fn runs_as(pid: u32, user: u32) -> bool {
+    let status = procfs::Process::Numbered(pid).status();
+    matches!(status, Ok(Some(status)) if status.uids().is_some_and(|uids| [uids.real, uids.effective].contains(&user)))
 }
 
 /// Removes the sockets of servers that are gone.
@@ -372,6 +391,13 @@ fn sanitize(value: &mut Value, has_lines: bool) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_process_is_taken_for_a_server_only_if_it_runs_as_its_user() {
+        let own = geteuid().as_raw();
+        assert!(runs_as(std::process::id(), own) && !runs_as(std::process::id(), own + 1));
+        assert!(!runs_as(0, own));
+    }
 
     #[test]
     fn control_characters_of_servers_are_replaced() {

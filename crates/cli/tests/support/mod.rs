@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// What a run of the command gave.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -148,6 +150,23 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     }
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+/// Sends a signal to a process that is there.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).expect("a pid"), signal).expect("the process is there");
+}
+
+/// Stops a process, and waits until it has stopped: a thread on another CPU may run for a moment after the signal was sent.
+pub(crate) fn stop(pid: u32) {
+    send(pid, Signal::STOP);
+    let has_stopped = |task: &fs::DirEntry| {
+        let state = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        state.rsplit(')').next().is_none_or(|rest| rest.starts_with(" T") || rest.is_empty())
+    };
+    wait_until("the process to stop", || {
+        fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(|task| has_stopped(&task))
+    });
 }
 
 /// Copies a program to be run. A process of its own does it: what this one had open for writing for a moment, a process that
