@@ -107,6 +107,11 @@ impl Status {
         bytes(self.text("VmRSS")?)
     }
 
+    /// Returns the size of the address space of the process in bytes.
+    pub fn address_space_bytes(&self) -> Option<u64> {
+        bytes(self.text("VmSize")?)
+    }
+
     /// Returns the number of descriptors for which the process has room without another allocation.
     pub fn descriptor_table_size(&self) -> Option<usize> {
         self.number("FDSize")

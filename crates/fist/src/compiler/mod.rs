@@ -37,6 +37,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
+use rustix::process::{Resource, getrlimit};
 
 use crate::interpreter::{CallHandler, MAX_CALL_DEPTH, MAX_FUEL};
 use crate::memory::Memory;
@@ -64,6 +65,8 @@ pub struct Compiled {
 /// Bytes of addresses reserved for the code of a level, so that each part of it is within reach of a call from any
 /// other. Memory is taken only for code; a level with more code than this is interpreted.
 const RESERVED_CODE_BYTES: usize = 32 << 20;
+/// The part of the address space that is reserved at most, where it is limited (RLIMIT_AS): a stack may have many levels.
+const RESERVED_PART: u64 = 64;
 
 /// Properties of a function needed to run it.
 struct FunctionInfo {
@@ -189,8 +192,14 @@ fn module() -> Result<JITModule, CompileError> {
     for (name, address, _) in raw::callbacks() {
         builder.symbol(name, address);
     }
-    builder.memory_provider(Box::new(CodeMemory::reserve(RESERVED_CODE_BYTES).map_err(CompileError::general)?));
+    builder.memory_provider(Box::new(CodeMemory::reserve(reserved_code_bytes()).map_err(CompileError::general)?));
     Ok(JITModule::new(builder))
+}
+
+/// Returns how many bytes of addresses to reserve for the code of a level.
+fn reserved_code_bytes() -> usize {
+    let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / RESERVED_PART).unwrap_or(usize::MAX).min(RESERVED_CODE_BYTES)
 }
 
 /// A signature with a number of parameters and results, all 64-bit integers.

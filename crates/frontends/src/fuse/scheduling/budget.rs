@@ -1,6 +1,6 @@
 //! Budgets, computed once at the start: the maximum number of workers, and how much address space the allocator reserves.
 //!
-//! An address-space limit (RLIMIT_AS) counts reserved as well as used memory. Half of it is for workers, with their stacks,
+//! An address-space limit (RLIMIT_AS) counts reserved as well as used memory. Half of what the stack leaves is for workers, with their stacks,
 //! messages and what layers need for a request; requests beyond that wait in the kernel until a worker is free. The allocator
 //! may reserve part of the other half, so that some is left for allocations that are too small to be refused.
 
@@ -30,8 +30,11 @@ pub(crate) fn limit_arenas() {
     }
 }
 
+/// Returns how much address space is left; `None` without a limit.
 fn address_space() -> Option<u64> {
-    getrlimit(Resource::As).current
+    let limit = getrlimit(Resource::As).current?;
+    let status = procfs::Process::Own.status().ok().flatten();
+    Some(limit.saturating_sub(status.and_then(|status| status.address_space_bytes()).unwrap_or_default()))
 }
 
 fn workers_within(address_space: Option<u64>) -> usize {
