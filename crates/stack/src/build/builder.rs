@@ -15,7 +15,7 @@ use vnode::FileSystemRef;
 
 use super::error::{BuildError, BuildProblem};
 use super::loaded_program::LoadedProgram;
-use super::patterns::{RunningBranches, expand, label};
+use super::patterns::{self, BranchPattern, RunningBranches, expand, label};
 use crate::kinds::{self, BaseError};
 use crate::registry::Registry;
 use crate::syntax::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
@@ -74,7 +74,7 @@ impl Builder<'_> {
         let (mut branches, mut missing, mut last) = (Vec::with_capacity(source.len()), Vec::new(), None);
         let (expanded, patterns) = expand(source);
         for branch in &expanded {
-            match self.open_branch(branch) {
+            match self.open_matching_branch(branch, &patterns) {
                 Ok(branch) => branches.push(branch),
                 Err(error) if omits_missing && error.is_missing() => {
                     tracing::warn!(%error, "a branch is left out");
@@ -95,7 +95,21 @@ impl Builder<'_> {
 
     /// Opens all of these branches, with those that match patterns among them.
     pub(crate) fn open_all_branches(&mut self, source: &[Spanned<Branch>]) -> Result<Vec<layers::Branch>, BuildError> {
-        expand(source).0.iter().map(|branch| self.open_branch(branch)).collect()
+        let (expanded, patterns) = expand(source);
+        expanded.iter().map(|branch| self.open_matching_branch(branch, &patterns)).collect()
+    }
+
+    /// Opens a branch, which may be a match of one of the patterns.
+    fn open_matching_branch(
+        &mut self,
+        branch: &Branch,
+        patterns: &[BranchPattern],
+    ) -> Result<layers::Branch, BuildError> {
+        let opened = self.open_branch(branch)?;
+        let span = if let BranchTree::Base(base) = &branch.tree { base.location.span } else { Span::default() };
+        patterns::check_opened(patterns, branch, &opened)
+            .map_err(|reason| BuildError::new(BuildProblem::Location(reason), span))?;
+        Ok(opened)
     }
 
     /// Opens a branch.
@@ -254,12 +268,13 @@ impl Registry {
     }
 
     /// Opens a branch for a running stack, written as in an expression.
-    fn open_branch(&self, text: &str) -> Result<layers::Branch, String> {
+    fn open_branch(&self, text: &str) -> Result<(Branch, layers::Branch), String> {
         let stack = crate::syntax::parse(text).map_err(|error| error.to_string())?;
         match (&stack.source[..], &stack.layers[..]) {
             ([branch], []) => {
                 let mut builder = Builder { registry: self, report_missing: &mut |_| {} };
-                builder.open_branch(&branch.value).map_err(|error| error.to_string())
+                let opened = builder.open_branch(&branch.value).map_err(|error| error.to_string())?;
+                Ok((branch.value.clone(), opened))
             }
             _ => Err("one branch is expected, a stack of its own in parentheses".to_owned()),
         }

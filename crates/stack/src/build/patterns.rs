@@ -1,14 +1,16 @@
 //! Branches whose paths are glob patterns, such as `/mnt/disk*=rw`: each directory that matches is a branch of its own.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use globset::{Glob, GlobMatcher};
 use layers::{BranchScan, BranchSource, PatternMatch, PatternMatches};
+use vnode::Caller;
 
 use crate::syntax::{Branch, BranchTree, Spanned};
 
@@ -66,8 +68,46 @@ impl BranchPattern {
 
     /// Returns the branches that match at present, sorted by their paths.
     fn branches(&self) -> Vec<Branch> {
-        let paths = matching_directories(&self.components).into_iter();
-        paths.filter(|path| !self.written.contains(path.as_os_str())).map(|path| self.branch_at(path)).collect()
+        let is_followed = |path: &PathBuf| match self.check_symlinks(path) {
+            Ok(()) => true,
+            Err(reason) => {
+                tracing::warn!("a match is left out: {reason}");
+                false
+            }
+        };
+        let mut paths = matching_directories(&self.components);
+        paths.retain(|path| !self.written.contains(path.as_os_str()) && is_followed(path));
+        paths.into_iter().map(|path| self.branch_at(path)).collect()
+    }
+
+    /// Returns whether the path has the form of the pattern.
+    fn covers(&self, path: &Path) -> bool {
+        let names: Vec<&OsStr> = path.components().map(Component::as_os_str).collect();
+        names.len() == self.components.len()
+            && self.components.iter().zip(names).all(|(component, name)| component.covers(name))
+    }
+
+    /// Checks the symlinks on a path of this form, from the first name that is not written out on.
+    ///
+    /// # Errors
+    /// A message, if there is one that does not belong to the user of this process or to root: it may lead to what its owner has no
+    /// access to.
+    fn check_symlinks(&self, path: &Path) -> Result<(), String> {
+        let user = rustix::process::geteuid().as_raw();
+        let first = self.components.iter().position(|component| matches!(component, PathComponent::Pattern(..)));
+        let mut reached: PathBuf = path.components().take(first.unwrap_or(0)).collect();
+        for component in path.components().skip(first.unwrap_or(0)) {
+            reached.push(component);
+            let Ok(metadata) = reached.symlink_metadata() else { continue };
+            if metadata.is_symlink() && ![0, user].contains(&metadata.uid()) {
+                return Err(format!(
+                    "{} is a symlink of user {}, which a pattern does not follow; name the directory that it leads to",
+                    reached.display(),
+                    metadata.uid()
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn branch_at(&self, path: PathBuf) -> Branch {
@@ -79,7 +119,35 @@ impl BranchPattern {
     }
 }
 
+/// Checks a branch that was opened at a path that one of the patterns has, as the path is now: somebody who may change what the
+/// pattern finds could make the path lead out of there while it is opened.
+///
+/// # Errors
+/// A message, if the path leads elsewhere.
+pub(crate) fn check_opened(patterns: &[BranchPattern], branch: &Branch, opened: &layers::Branch) -> Result<(), String> {
+    let Some(path) = plain_path(branch).filter(|path| patterns.iter().any(|pattern| pattern.covers(path))) else {
+        return Ok(());
+    };
+    let covering = patterns.iter().filter(|pattern| pattern.covers(path));
+    for pattern in covering {
+        pattern.check_symlinks(path)?;
+    }
+    let root = opened.file_system.root().getattr(&Caller::server()).map(|attributes| attributes.ino);
+    match (root, path.metadata()) {
+        (Ok(root), Ok(now)) if root.get() == now.ino() => Ok(()),
+        _ => Err(format!("{} was replaced while it was opened", path.display())),
+    }
+}
+
 impl PathComponent {
+    /// Returns whether this is a component of the path that the pattern stands for.
+    fn covers(&self, name: &OsStr) -> bool {
+        match self {
+            Self::Literal(literal) => literal == name,
+            Self::Pattern(matcher, _) => matcher.is_match(name),
+        }
+    }
+
     /// Returns the paths in a directory, sorted, that this component matches.
     fn matches_in(&self, directory: &Path) -> Vec<PathBuf> {
         let (matcher, matches_hidden) = match self {
@@ -97,7 +165,7 @@ impl PathComponent {
     }
 }
 
-impl<F: Fn(&str) -> Result<layers::Branch, String> + Send + Sync> RunningBranches<F> {
+impl<F: Fn(&str) -> Result<(Branch, layers::Branch), String> + Send + Sync> RunningBranches<F> {
     /// Returns the source for a stack that was built with the present matches of these patterns, and whose branches are opened by
     /// `open`.
     pub(crate) fn new(open: F, patterns: Vec<BranchPattern>) -> Self {
@@ -106,9 +174,11 @@ impl<F: Fn(&str) -> Result<layers::Branch, String> + Send + Sync> RunningBranche
     }
 }
 
-impl<F: Fn(&str) -> Result<layers::Branch, String> + Send + Sync> BranchSource for RunningBranches<F> {
+impl<F: Fn(&str) -> Result<(Branch, layers::Branch), String> + Send + Sync> BranchSource for RunningBranches<F> {
     fn open(&self, text: &str) -> Result<layers::Branch, String> {
-        (self.open)(text)
+        let (branch, opened) = (self.open)(text)?;
+        check_opened(&self.patterns, &branch, &opened)?;
+        Ok(opened)
     }
 
     fn scan(&self) -> BranchScan {

@@ -205,6 +205,46 @@ fn patterns_among_branches_are_expanded_and_rescanned() {
 }
 
 #[test]
+fn patterns_do_not_lead_out_by_the_symlinks_of_others() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: to be the superuser, and others, needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    ["private/sub", "disks/disk1", "homes/one"].iter().for_each(|path| fs::create_dir_all(at(path)).unwrap());
+    let link = |to: &str, name: &str, owner: u32| {
+        std::os::unix::fs::symlink(at(to), at(name)).unwrap();
+        std::os::unix::fs::lchown(at(name), Some(owner), Some(owner)).unwrap();
+    };
+    link("private", "disks/disk0", 65_534);
+    link("private", "disks/disk2", 0);
+    link("private/sub", "homes/one/shared", 65_534);
+    let stack = |text: &str| text.replace("DIR", directory.path().to_str().unwrap());
+    let union = build(&parse(&stack("mem:=rw, DIR/disks/disk*=rw, DIR/homes/*/shared | union(missing=skip)")).unwrap());
+    let union = union.unwrap();
+    assert_eq!(branches(&union), ["mem:=rw", "disk1=rw", "disk2=rw", "shared=missing"]);
+    link("private", "disks/disk3", 65_534);
+    let rescan = Control { target: "union".into(), command: "rescan".into(), arguments: Vec::new() };
+    assert_eq!(union.control(&rescan).unwrap(), "nothing has changed\n");
+
+    // Who may change what a pattern finds may do so between the search and the opening, and afterwards.
+    let text = stack("DIR/disks/disk*=rw, mem: | union");
+    let (found, patterns) = super::patterns::expand(&parse(&text).unwrap().source);
+    let opened = || layers::Branch {
+        file_system: build(&parse(&stack("DIR/private")).unwrap()).unwrap(),
+        mode: None,
+        label: String::new(),
+        minimum_free: None,
+    };
+    let check = || super::patterns::check_opened(&patterns, &found[0], &opened());
+    assert!(check().unwrap_err().ends_with("/disks/disk1 was replaced while it was opened"));
+    fs::remove_dir(at("disks/disk1")).unwrap();
+    link("private", "disks/disk1", 65_534);
+    assert!(check().unwrap_err().contains("/disks/disk1 is a symlink of user 65534"));
+}
+
+#[test]
 fn patterns_without_matches_are_missing_branches() {
     let directory = tempfile::tempdir().unwrap();
     let stack = |text: &str| text.replace("DIR", directory.path().to_str().unwrap());
