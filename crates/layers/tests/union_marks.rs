@@ -242,6 +242,27 @@ fn self_referencing_redirect_makes_no_cycle() {
     }
 }
 
+/// As in an archive or an image: nobody else can make them, and the directory beside them is to be listed and removed.
+#[test]
+fn malformed_redirects_hide_what_is_below_and_nothing_else() {
+    for wrong in ["../x", "..", ".", "/", "//d", "/a/../d", "/./d", "a/b", "d\0"] {
+        let Some(scene) = Scene::new() else { return };
+        fs::create_dir_all(scene.path("left/d/own")).unwrap();
+        fs::create_dir_all(scene.path("right/d/below")).unwrap();
+        fs::write(scene.path("left/f"), "f").unwrap();
+        set(&scene.path("left/d"), "trusted.overlay.redirect", wrong.as_bytes());
+        let problems = scene.problems().unwrap();
+        assert!(matches!(&problems[..], [(_, Problem::UnreadableRedirect)]), "{wrong:?}: {problems:?}");
+        let union = scene.join();
+        assert_eq!(names(&union, ""), ["d", "f", "private"], "{wrong:?}");
+        assert_eq!(names(&union, "d"), ["own"], "{wrong:?}");
+        let (root, server) = (union.root(), Caller::server());
+        at(&union, "d").vnode.rmdir(&server, Name::new(b"own").unwrap()).unwrap();
+        root.rmdir(&server, Name::new(b"d").unwrap()).unwrap();
+        assert_eq!(names(&union, ""), ["f", "private"], "{wrong:?}");
+    }
+}
+
 #[test]
 fn foreign_state_directory_is_refused() {
     type MakeMarks = fn(&Path);
