@@ -520,7 +520,7 @@ fn a_snapshot_has_what_was_written_through_a_mapping_before_and_nothing_of_later
     if !can_mount() {
         return;
     }
-    for options in [&[][..], &["-o", "nopassthrough"]] {
+    for (options, closes) in [(&[][..], false), (&[], true), (&["-o", "nopassthrough"], false)] {
         let scratch = Scratch::new();
         for name in ["upper", "lower"] {
             fs::create_dir_all(scratch.path(name)).unwrap();
@@ -542,13 +542,19 @@ fn a_snapshot_has_what_was_written_through_a_mapping_before_and_nothing_of_later
             std::slice::from_raw_parts_mut(at.cast::<u8>(), 10_000)
         };
         map[5000..5006].copy_from_slice(b"before");
+        let file = (!closes).then_some(file);
+        if closes {
+            // A mapping of the lower file itself does not keep the file of the mount open.
+            wait_until("it is closed", || requests(&mount, "release") == 3);
+        }
         run(["snapshot", "take", &mount, "first"]).succeeded();
         let frozen = fs::read(&upper).unwrap();
         assert_eq!(&frozen[5000..5006], b"before", "{options:?}");
         map[5000..5005].copy_from_slice(b"after");
-        file.sync_all().unwrap();
-        assert!(fs::read(&upper).unwrap() == frozen, "{options:?}: the frozen layer is written");
-        assert_eq!(&fs::read(&path).unwrap()[5000..5006], b"aftere", "{options:?}");
+        // SAFETY: it is what was mapped above.
+        unsafe { rustix::mm::msync(map.as_mut_ptr().cast(), 10_000, rustix::mm::MsyncFlags::SYNC).unwrap() };
+        assert!(fs::read(&upper).unwrap() == frozen, "{options:?}, {closes}: the frozen layer is written");
+        assert_eq!(&fs::read(&path).unwrap()[5000..5006], b"aftere", "{options:?}, {closes}");
         // SAFETY: it is what was mapped above, and not used any more.
         unsafe { rustix::mm::munmap(map.as_mut_ptr().cast(), 10_000).unwrap() };
         drop(file);

@@ -11,6 +11,7 @@ mod operation;
 mod side;
 
 use std::collections::HashMap;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -503,6 +504,23 @@ fn directories_are_swapped_and_nested() {
     scene.commit().unwrap();
     assert_same(&before, &tree(&scene.stack), "committed");
     assert_eq!((list(&scene.stack, "a"), list(&scene.stack, "b")), (v(&["2"]), v(&["1"])));
+}
+
+/// Such a program has nothing of the mount open, and can still change the file.
+#[test]
+fn a_fork_is_known_to_be_mapped_after_its_files_were_closed() {
+    let scene = Scene::on_disk(|_| {});
+    let fork = scene.fork();
+    write(&fork.file_system().root(), "f", b"fork");
+    let file = at(&fork.file_system(), "f").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
+    let backing = file.backing().expect("the kernel can write it").as_raw_fd();
+    // As the kernel opens it for the mapping.
+    let mapping = std::fs::File::options().read(true).write(true).open(format!("/proc/self/fd/{backing}")).unwrap();
+    drop(file);
+    fork.file_system().end_of_use().unwrap();
+    assert!(fork.is_mapped());
+    drop(mapping);
+    assert!(!fork.is_mapped());
 }
 
 #[test]

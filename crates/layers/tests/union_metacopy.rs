@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -259,6 +260,55 @@ fn attribute_changes_copy_no_data() {
     let whole = Scene::new(&[]);
     whole.chmod("d/f");
     assert!(!has_attribute(&whole.path("left/d/f"), METACOPY_XATTR), "by default everything is copied");
+}
+
+/// The kernel would synchronize a mapping by itself, without the file's arrival: after a power cut its data would be lost.
+#[test]
+fn copies_are_used_directly_only_after_they_were_synchronized() {
+    if !is_root() {
+        return;
+    }
+    const LONG: usize = 16 << 20;
+    let mut scene = Scene::of(&[], |directory| fs::write(directory.join("right/d/long"), vec![7; LONG]).unwrap());
+    for path in ["d/f", "d/long"] {
+        let open = |scene: &Scene, flags| scene.at(path).open(&server(), flags).unwrap();
+        let writer = open(&scene, OpenFlags::READ_WRITE);
+        assert!(writer.backing().is_none() && open(&scene, OpenFlags::READ).backing().is_none(), "{path}");
+        drop(writer);
+        scene.again(&[]);
+        // Whether it was synchronized meanwhile is not known; what is long is, so that it can be used directly.
+        let is_long = path == "d/long";
+        assert!(open(&scene, OpenFlags::READ).backing().is_none(), "{path}");
+        let writer = open(&scene, OpenFlags::READ_WRITE);
+        assert_eq!(writer.backing().is_some(), is_long, "{path}");
+        writer.fsync(&server(), true).unwrap();
+        assert!(open(&scene, OpenFlags::READ_WRITE).backing().is_some(), "{path}");
+    }
+}
+
+/// A program may map a file and close it; the kernel then tells nobody how long it is mapped.
+#[test]
+fn files_that_may_be_mapped_are_treated_as_open() {
+    if !is_root() {
+        return;
+    }
+    for closes in [false, true] {
+        let scene = Scene::of(&[], |directory| fs::write(directory.join("left/f"), "before").unwrap());
+        let file = scene.at("f").open(&server(), OpenFlags::READ_WRITE).unwrap();
+        let backing = file.backing().expect("the kernel can write it").as_raw_fd();
+        // As the kernel opens it for the mapping.
+        let mapping = fs::File::options().read(true).write(true).open(format!("/proc/self/fd/{backing}")).unwrap();
+        let file = (!closes).then_some(file);
+        let refused = scene.tell("mode", &[("branch", "left"), ("mode", "ro")]);
+        assert!(matches!(refused, Err(ControlError::Refused(_))), "{closes}: {refused:?}");
+        scene.tell("snapshot-take", &[("name", "one")]).unwrap();
+        mapping.write_all_at(b"after ", 0).unwrap();
+        assert_eq!(scene.read("f").unwrap(), b"after ", "{closes}");
+        assert_eq!(fs::read(scene.path("left/f")).unwrap(), b"before", "{closes}: the frozen layer");
+        drop((file, mapping));
+        // Now it is neither open nor mapped.
+        scene.tell("mode", &[("branch", "left"), ("mode", "ro")]).unwrap();
+    }
 }
 
 #[test]

@@ -160,6 +160,12 @@ pub trait OpenFile: Send + Sync + 'static {
         None
     }
 
+    /// Returns whether the file of [`OpenFile::backing`] is open elsewhere too. So it is as long as a program has mapped it that
+    /// the kernel let read and write it directly: such a program may have closed it. Default: no.
+    fn is_open_elsewhere(&self) -> bool {
+        false
+    }
+
     /// The file itself, so that the file system that created it recognizes its own files in `copy_range`.
     fn as_any(&self) -> &dyn Any;
 }

@@ -339,6 +339,10 @@ impl OpenFile for File {
         Some(self.descriptor.as_fd())
     }
 
+    fn is_open_elsewhere(&self) -> bool {
+        self.thread().act_as_server().is_ok_and(|_| system::is_open_elsewhere(self.descriptor.as_fd()))
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

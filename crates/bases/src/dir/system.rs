@@ -194,6 +194,29 @@ pub(crate) fn description_lock(
     checked(c_long::from(unsafe { libc::fcntl(descriptor.as_raw_fd(), command, lock as *mut libc::flock64) })).map(drop)
 }
 
+/// Returns whether the file is open by another description too, as it is for a mapping; `false` if the file system cannot tell.
+/// Only then the kernel denies a write lease, which is given up at once: see fcntl(2). Who opens the file meanwhile waits that long.
+pub(crate) fn is_open_elsewhere(descriptor: BorrowedFd<'_>) -> bool {
+    // The libc crate has no name for it.
+    const F_SETSIG: c_int = 10;
+    let control = |command: c_int, argument: c_int| {
+        // SAFETY: these commands take a number.
+        checked(c_long::from(unsafe { libc::fcntl(descriptor.as_raw_fd(), command, argument) }))
+    };
+    // The notification of an open, by default SIGIO, would end the process.
+    if control(F_SETSIG, libc::SIGURG).is_err() {
+        return false;
+    }
+    match control(libc::F_SETLEASE, libc::F_WRLCK) {
+        Ok(_) => {
+            // A lease that is not given up goes with the descriptor.
+            let _ = control(libc::F_SETLEASE, libc::F_UNLCK);
+            false
+        }
+        Err(error) => error == SystemError::AGAIN,
+    }
+}
+
 /// ioctl(2) with a buffer, for commands that read or write at most `data.len()` bytes.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! Objects: attributes, extended attributes, data, names of every length.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use vnode::{
@@ -367,5 +368,24 @@ fn inode_flags_pass_through_ioctl() {
         let refused = vnode.ioctl(&user(9, &[]), 0x4008_6602, &[0; 8], &mut []);
         assert!(matches!(refused, Err(Errno::EPERM | Errno::EACCES)), "{refused:?}");
         assert_eq!(vnode.ioctl(&caller, 0x5401, &[], &mut flags), Err(Errno::ENOTTY));
+    });
+}
+
+#[test]
+fn it_is_known_whether_a_file_is_open_elsewhere() {
+    Fixture::each(|fixture| {
+        let (vnode, _) = create_file(&fixture.root, &root(), "f", 0o600, b"x");
+        let file = vnode.open(&root(), OpenFlags::READ_WRITE).unwrap();
+        assert!(!file.is_open_elsewhere());
+        let backing = file.backing().expect("the kernel can write it").as_raw_fd();
+        for writes in [true, false] {
+            // As the kernel opens it for a program's mapping.
+            let open =
+                std::fs::File::options().read(true).write(writes).open(format!("/proc/self/fd/{backing}")).unwrap();
+            assert!(file.is_open_elsewhere(), "{writes}");
+            drop(open);
+            assert!(!file.is_open_elsewhere(), "{writes}");
+        }
+        file.write_at(&root(), 0, b"y").unwrap();
     });
 }

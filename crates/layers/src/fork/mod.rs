@@ -86,6 +86,12 @@ impl Fork {
         Arc::clone(&self.union) as FileSystemRef
     }
 
+    /// Returns whether a program may have mapped a file of the fork for writing, which it may do without having the file, or anything
+    /// else of the mount, open.
+    pub fn is_mapped(&self) -> bool {
+        !self.union().direct_files.nodes().is_empty()
+    }
+
     /// Differences made in the fork.
     ///
     /// # Errors

@@ -129,10 +129,9 @@ impl Union {
         Err(refused(&format!("{} files of {} are open: {}{more}", files.len(), member.base.label, names.join(", "))))
     }
 
-    /// Objects of a branch with open files that the kernel may be reading and writing directly, once for each file.
+    /// Objects of a branch with files that the kernel may be reading and writing directly, once for each file.
     pub(crate) fn direct_files_in(&self, member: &Arc<BranchMember>) -> Vec<Arc<Node>> {
-        let files: Vec<Arc<Node>> = self.direct_files().values().filter_map(std::sync::Weak::upgrade).collect();
-        files.into_iter().filter(|node| Arc::ptr_eq(&node.leftmost().member, member)).collect()
+        self.direct_files.nodes().into_iter().filter(|node| Arc::ptr_eq(&node.leftmost().member, member)).collect()
     }
 
     /// Notifies the front end that everything that it caches may be outdated. No operation may be waiting for this thread.

@@ -97,6 +97,7 @@ impl FileSystem for UnionFileSystem {
     }
 
     fn end_of_use(&self) -> Result<()> {
+        self.union.direct_files.forget_unmapped();
         let views = self.union.mount_state.views();
         let of_views = views.iter().map(|view| view.file_system().end_of_use()).fold(Ok(()), Result::and);
         let slots = self.union.branches.slots();
@@ -210,6 +211,7 @@ impl Drop for UnionFileSystem {
     fn drop(&mut self) {
         self.union.mount_state.end();
         self.union.recent_directories.disable();
+        self.union.direct_files.forget_mapped();
         // The next mount of the branches finds them free.
         self.union.branches.slots().iter().for_each(|slot| slot.member.latency.wait_idle(LAST_QUERIES_TIMEOUT));
     }

@@ -231,6 +231,10 @@ impl OpenFile for FanOutFile {
         if self.node.fan_out.changes_all() { None } else { self.main().ok()?.backing() }
     }
 
+    fn is_open_elsewhere(&self) -> bool {
+        self.main().is_ok_and(|file| file.is_open_elsewhere())
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -239,6 +239,10 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         declared(self.node.layer()).allows_bypass().then(|| self.lower.backing()).flatten()
     }
 
+    fn is_open_elsewhere(&self) -> bool {
+        self.lower.is_open_elsewhere()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

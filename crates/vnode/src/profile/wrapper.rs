@@ -264,6 +264,10 @@ impl<T: OpenFile + Part> OpenFile for Accounted<T> {
         self.0.backing()
     }
 
+    fn is_open_elsewhere(&self) -> bool {
+        self.0.is_open_elsewhere()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self.0.as_any()
     }

@@ -154,7 +154,7 @@ pub(crate) fn run(
         Err(error) => Ok(CommandOutcome::NotStarted(error)),
     });
     root.iter().for_each(ForkRoot::unbind_shared);
-    let is_unused = mount.finish();
+    let is_unused = mount.finish() && !fork.is_mapped();
     outcome.map(|outcome| FinishedCommand { outcome, is_unused })
 }
 

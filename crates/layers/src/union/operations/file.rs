@@ -20,11 +20,16 @@ use crate::union::copy_up::metacopy::MetadataOnlyFile;
 use crate::union::settings::CopyOwnership;
 use crate::union::settings::NAME;
 use crate::union::state::Node;
+use crate::union::state::direct_files::MappedFile;
 use crate::union::state::file_locks::LockFollower;
 
 /// Reported for locks in a view, which concern nobody else: in a branch that the view only reads they would block others, who
 /// may not know that the view exists. So the front end keeps them, per file and view.
 const LOCKS_UNSUPPORTED_IN_VIEW: Errno = Errno::EOPNOTSUPP;
+
+/// Size from which a file that is opened for writing is synchronized for the sake of direct access, in bytes: reading that much
+/// takes longer.
+const LONG_FILE_BYTES: u64 = 16 << 20;
 
 /// An open file.
 pub(crate) struct UnionFile {
@@ -100,7 +105,7 @@ impl UnionFile {
             None => node.open_leftmost(opener, flags)?,
         };
         let opened = Self::opened(Arc::clone(node), LowerFile { copy_count, vnode, file }, flags);
-        if flags.writes() && flags.synchronizes() && node.needs_arrival_sync() {
+        if flags.writes() && node.needs_arrival_sync() && (flags.synchronizes() || opened.is_long_and_old()) {
             // The kernel may write and synchronize the data directly.
             opened.sync_with_arrival(&Caller::server())?;
         }
@@ -261,6 +266,13 @@ impl UnionFile {
         self.is_direct.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the object was long ago copied to its branch, so that little of it has to be synchronized, and is so long
+    /// that it pays if the kernel reads and writes it directly from then on.
+    fn is_long_and_old(&self) -> bool {
+        self.node.copy_count() == 0
+            && self.opened.file.getattr(&Caller::server()).is_ok_and(|attributes| attributes.size >= LONG_FILE_BYTES)
+    }
+
     /// Key of the file while it is open.
     fn address(&self) -> usize {
         self.this.as_ptr().addr()
@@ -280,7 +292,11 @@ impl Drop for UnionFile {
     fn drop(&mut self) {
         self.node.locks.release_through(self.address());
         if self.is_direct() {
-            self.node.union.direct_files().remove(&self.address());
+            // Only such a file can be mapped for writing.
+            let may_be_mapped = self.flags.reads() && self.flags.writes();
+            let mapped =
+                may_be_mapped.then(|| MappedFile { node: Arc::clone(&self.node), file: Arc::clone(&self.opened.file) });
+            self.node.union.direct_files.record_closed(self.address(), mapped);
         }
     }
 }
@@ -394,12 +410,13 @@ impl OpenFile for UnionFile {
             return None;
         }
         let (_guard, _object) = (union.operation_guard(), self.node.read_guard());
-        if !self.writes_in_place() {
+        if !self.writes_in_place() || self.node.needs_arrival_sync() {
+            // The kernel would synchronize a mapping of it by itself, without its arrival.
             return None;
         }
         let backing = self.opened.file.backing()?;
         if !self.is_direct.swap(true, Ordering::Relaxed) {
-            union.direct_files().insert(self.address(), Arc::downgrade(&self.node));
+            union.direct_files.record_open(self.address(), &self.node);
         }
         Some(backing)
     }

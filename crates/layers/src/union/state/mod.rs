@@ -4,6 +4,7 @@
 //! `recovery_schedule`, `foreign_changes`, `notifications`. Beside them is what changes nothing but this state: `node` and `location`, `guards`,
 //! `mount` and `handles`. What looks into the branches is above.
 
+pub(crate) mod direct_files;
 pub(crate) mod file_locks;
 pub(crate) mod foreign_changes;
 pub(crate) mod gate;
@@ -19,7 +20,7 @@ pub(crate) mod recovery_schedule;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -32,6 +33,7 @@ use super::cache::recent_directories::RecentDirectories;
 use super::settings::UnionSettings;
 use crate::BranchOpener;
 use crate::view_rules::ViewRule;
+use direct_files::DirectFiles;
 use file_locks::FileLocks;
 use foreign_changes::ForeignChanges;
 use gate::OperationGate;
@@ -55,8 +57,8 @@ pub(crate) struct Union {
     pub(crate) view_state: Option<ViewState>,
     /// Vnode of the root, which lives as long as the file system.
     pub(crate) root: OnceLock<Weak<Node>>,
-    /// Objects with open files that the kernel may be reading and writing directly, by the addresses of the files.
-    direct_files: Mutex<HashMap<usize, Weak<Node>>>,
+    /// Files that the kernel may be reading and writing directly.
+    pub(crate) direct_files: DirectFiles,
     /// Receivers of notifications, shared with the unions of its views.
     pub(crate) notifications: Notifications,
     /// Labels of branches that were missing when the union was created.
@@ -217,7 +219,7 @@ impl Union {
             mount_state: Arc::default(),
             view_state: None,
             root: OnceLock::new(),
-            direct_files: Mutex::default(),
+            direct_files: DirectFiles::default(),
             notifications: Notifications::default(),
             recent_directories: RecentDirectories::default(),
             recovery: RecoverySchedule::default(),
@@ -228,11 +230,6 @@ impl Union {
             directory_moves: Mutex::default(),
             copy_locks: KeyedLocks::default(),
         }
-    }
-
-    /// Objects with open files that the kernel may be reading and writing directly, by the addresses of the files.
-    pub(crate) fn direct_files(&self) -> MutexGuard<'_, HashMap<usize, Weak<Node>>> {
-        self.direct_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether objects are found by other handles than their own.

@@ -1,0 +1,92 @@
+//! Files that the kernel may be reading and writing directly: open ones, and closed ones that programs may still have mapped.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use vnode::OpenFileRef;
+
+use super::Node;
+
+/// Number of mapped files of which each close finds out whether they still are.
+const MAX_CHECKS: usize = 4;
+
+/// The files of a union that the kernel may be reading and writing directly.
+#[derive(Default)]
+pub(crate) struct DirectFiles {
+    /// Objects with such files, by the addresses of the files.
+    open: Mutex<HashMap<usize, Weak<Node>>>,
+    /// The kernel does not report the end of a mapping.
+    mapped: Mutex<VecDeque<MappedFile>>,
+}
+
+/// A closed file that a program may have mapped for writing.
+#[derive(Clone)]
+pub(crate) struct MappedFile {
+    pub(crate) node: Arc<Node>,
+    /// The file of the branch.
+    pub(crate) file: OpenFileRef,
+}
+
+impl MappedFile {
+    fn is_in_use(&self) -> bool {
+        !self.node.is_unlinked() && self.file.is_open_elsewhere()
+    }
+}
+
+impl DirectFiles {
+    /// Adds a file at this address.
+    pub(crate) fn record_open(&self, address: usize, node: &Arc<Node>) {
+        self.open().insert(address, Arc::downgrade(node));
+    }
+
+    /// Removes a file that was closed, which may be mapped.
+    pub(crate) fn record_closed(&self, address: usize, mapped: Option<MappedFile>) {
+        if let Some(mapped) = mapped.filter(MappedFile::is_in_use) {
+            self.mapped().push_back(mapped);
+        }
+        self.open().remove(&address);
+        self.check_mapped(MAX_CHECKS);
+    }
+
+    /// Returns the objects, once for each file.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.forget_unmapped();
+        let mut nodes: Vec<Arc<Node>> = self.open().values().filter_map(Weak::upgrade).collect();
+        nodes.extend(self.mapped().iter().map(|mapped| Arc::clone(&mapped.node)));
+        nodes
+    }
+
+    /// Forgets closed files that no program has mapped any more, of at most that many, those first that were checked longest ago.
+    fn check_mapped(&self, count: usize) {
+        let checked: Vec<MappedFile> = {
+            let mut mapped = self.mapped();
+            let count = count.min(mapped.len());
+            mapped.rotate_left(count);
+            mapped.iter().rev().take(count).cloned().collect()
+        };
+        let unmapped: Vec<MappedFile> = checked.into_iter().filter(|mapped| !mapped.is_in_use()).collect();
+        if !unmapped.is_empty() {
+            let is_unmapped = |one: &MappedFile| unmapped.iter().any(|gone| Arc::ptr_eq(&gone.file, &one.file));
+            self.mapped().retain(|one| !is_unmapped(one));
+        }
+    }
+
+    /// Forgets all closed files that no program has mapped any more.
+    pub(crate) fn forget_unmapped(&self) {
+        self.check_mapped(usize::MAX);
+    }
+
+    /// Forgets all closed files, whose objects keep the union in memory: nobody uses it any more.
+    pub(crate) fn forget_mapped(&self) {
+        let mapped = std::mem::take(&mut *self.mapped());
+        drop(mapped);
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<usize, Weak<Node>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, VecDeque<MappedFile>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
