@@ -245,14 +245,14 @@ fn self_referencing_redirect_makes_no_cycle() {
 /// As in an archive or an image: nobody else can make them, and the directory beside them is to be listed and removed.
 #[test]
 fn malformed_redirects_hide_what_is_below_and_nothing_else() {
-    for wrong in ["../x", "..", ".", "/", "//d", "/a/../d", "/./d", "a/b", "d\0"] {
+    for wrong in ["../x", "..", ".", "/a/../d", "/./d", "a/b", "d\0"] {
         let Some(scene) = Scene::new() else { return };
         fs::create_dir_all(scene.path("left/d/own")).unwrap();
         fs::create_dir_all(scene.path("right/d/below")).unwrap();
         fs::write(scene.path("left/f"), "f").unwrap();
         set(&scene.path("left/d"), "trusted.overlay.redirect", wrong.as_bytes());
         let problems = scene.problems().unwrap();
-        assert!(matches!(&problems[..], [(_, Problem::UnreadableRedirect)]), "{wrong:?}: {problems:?}");
+        assert!(matches!(&problems[..], [(_, Problem::MovedFromNowhere(_))]), "{wrong:?}: {problems:?}");
         let union = scene.join();
         assert_eq!(names(&union, ""), ["d", "f", "private"], "{wrong:?}");
         assert_eq!(names(&union, "d"), ["own"], "{wrong:?}");

@@ -339,8 +339,13 @@ impl OpenFile for File {
         Some(self.descriptor.as_fd())
     }
 
+    /// Network file systems give leases to nobody, or as their servers see fit.
     fn is_open_elsewhere(&self) -> bool {
-        self.thread().act_as_server().is_ok_and(|_| system::is_open_elsewhere(self.descriptor.as_fd()))
+        self.node.mount().is_local()
+            && self
+                .thread()
+                .act_for(&Caller::server())
+                .is_ok_and(|_| system::is_open_elsewhere(self.descriptor.as_fd()))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -278,6 +278,11 @@ impl Mount {
         self.overlay_seen_at
     }
 
+    /// Returns whether the file system is a local one that is known.
+    pub(crate) fn is_local(&self) -> bool {
+        self.behaviour.is_local
+    }
+
     /// Returns whether closing a file may report an error of earlier writes, as on network file systems.
     pub(crate) fn reports_errors_at_close(&self) -> bool {
         !self.behaviour.is_local

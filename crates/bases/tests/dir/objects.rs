@@ -387,5 +387,16 @@ fn it_is_known_whether_a_file_is_open_elsewhere() {
             assert!(!file.is_open_elsewhere(), "{writes}");
         }
         file.write_at(&root(), 0, b"y").unwrap();
+        // Whoever owns it, and whom the thread acted for before.
+        let owner = SetAttributes { uid: Some(1_000), gid: Some(1_000), ..Default::default() };
+        vnode.setattr(&root(), &owner).unwrap();
+        let open = std::fs::File::open(format!("/proc/self/fd/{backing}")).unwrap();
+        for caller in [user(1_000, &[]), user(1_001, &[])] {
+            let _ = vnode.access(&caller, vnode::AccessMode::from_bits(4));
+            let _ = fixture.root.mkdir(&caller, name("d"), 0o700);
+            assert!(file.is_open_elsewhere(), "{}", caller.uid);
+        }
+        drop(open);
+        assert!(!file.is_open_elsewhere());
     });
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -28,7 +28,7 @@ const NOTICE_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 const ANSWERING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time that a server which answers has to end when its mount is unmounted by force.
-const FORCED_END_TIME: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const FORCED_END_TIME: Duration = Duration::from_secs(30);
 
 /// Runs the command. A mount point that cannot be unmounted is reported, and does not keep the others from it.
 pub(crate) fn run(arguments: &Umount) -> Outcome {
@@ -88,10 +88,8 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
     let mode = if lazy && !is_forced { UnmountMode::Lazy } else { mode };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {
-        Some((process, server)) if is_forced => wait_for_hung(&server, process, &mount_point, &NOTICE_TIME),
-        // By force, it ends in any case.
-        Some((process, server)) if force => wait_for_hung(&server, process, &mount_point, &FORCED_END_TIME),
-        Some((process, server)) if !lazy => wait_for(&server, process, &mount_point),
+        Some((process, server)) if is_forced => wait_for_hung(&server, process, &mount_point),
+        Some((process, server)) if !lazy => wait_for(&server, process, &mount_point, force.then_some(FORCED_END_TIME)),
         None if is_silent && !lazy => {
             super::notify(&format_args!(
                 "{} is unmounted; its server did not answer and was not waited for: if it is running, it may still have \
@@ -111,6 +109,9 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
 /// Fails if it does, with the mount to end first.
 fn check_reachable(path: &Path) -> Outcome {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if !mount_table::above(&path).iter().any(MountEntry::is_fuse) {
+        return Ok(());
+    }
     let Some(parent) = path.parent().filter(|parent| !is_answered(parent, PROBE_TIMEOUT)) else { return Ok(()) };
     let name = path.display();
     let is_silent = |above: &MountEntry| !is_answered(&above.mount_point, PROBE_TIMEOUT);
@@ -191,9 +192,9 @@ fn synchronize(mount: &Mount, mount_point: &Path, in_any_case: bool) -> Outcome<
     }
 }
 
-/// Waits for some time until the server of a mount that was unmounted by force has ended: one that its storage holds up may never do so.
-fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path, timeout: &Timespec) -> Outcome {
-    if !has_ended(server, timeout)? {
+/// Waits for a moment until the server of an aborted connection has ended: one that its storage holds up may never do so.
+fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
+    if !has_ended(server, &NOTICE_TIME)? {
         let (name, process) = (mount_point.display(), process.as_raw_nonzero());
         super::notify(&format_args!(
             "{name} is unmounted; its server has not ended and may still have files of the stack open; \
@@ -204,15 +205,21 @@ fn wait_for_hung(server: &impl AsFd, process: Pid, mount_point: &Path, timeout: 
 }
 
 /// Waits until the server has ended, however long its storage takes: as long as it runs, not everything is closed below. One that is
-/// stopped (SIGSTOP) does not run, and is not waited for.
-fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
+/// stopped (SIGSTOP) does not run, and is not waited for; none is for longer than the limit, if there is one.
+fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path, limit: Option<Duration>) -> Outcome {
     let (name, number) = (mount_point.display(), process.as_raw_nonzero());
-    let mut is_informed = false;
+    let (begin, mut is_informed) = (Instant::now(), false);
     while !has_ended(server, &NOTICE_TIME)? {
         if is_stopped(process) {
             super::notify(&format_args!(
                 "{name} is unmounted; its server is stopped and was not waited for: it still has files of the stack open; \
                  to let it close them: kill -CONT {number}"
+            ));
+            return Ok(());
+        }
+        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            super::notify(&format_args!(
+                "the server of {name} (process {number}) was not waited for any longer: it is still closing files, or serving the mount"
             ));
             return Ok(());
         }

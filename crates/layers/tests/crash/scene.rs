@@ -256,6 +256,8 @@ pub(crate) fn perform_from(union: &dyn FileSystem, operation: Operation, ready: 
             let open = |name: &&'static str| path(name).open(&caller, OpenFlags::READ_WRITE).unwrap();
             let (direct, _others): (Vec<_>, Vec<_>) =
                 (direct.iter().map(open).collect(), others.iter().map(open).collect());
+            // Copies are not written directly before that.
+            direct.iter().for_each(|file| file.fsync(&caller, false).unwrap());
             assert!(direct.iter().all(|file| file.backing().is_some()), "the kernel can write them");
             ready();
             tell(union, command, ("name", name))

@@ -3,14 +3,17 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use bases::dir::{DirectoryFileSystem, Options as DirectoryOptions};
 use globset::{Glob, GlobMatcher};
 use layers::{BranchScan, BranchSource, PatternMatch, PatternMatches};
-use vnode::Caller;
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::process::geteuid;
+use vnode::{Caller, FileSystem};
 
 use crate::syntax::{Branch, BranchTree, Spanned};
 
@@ -39,6 +42,8 @@ pub(crate) struct RunningBranches<F> {
     patterns: Vec<BranchPattern>,
     /// Labels of all branches that have ever matched.
     matched: Mutex<BTreeSet<String>>,
+    /// The matches of the last scan, as written.
+    scanned: Mutex<HashSet<String>>,
 }
 
 /// Returns the branches of a source, with the matches of each pattern in its place, and the patterns. A pattern without a match
@@ -68,8 +73,8 @@ impl BranchPattern {
 
     /// Returns the branches that match at present, sorted by their paths.
     fn branches(&self) -> Vec<Branch> {
-        let is_followed = |path: &PathBuf| match self.check_symlinks(path) {
-            Ok(()) => true,
+        let is_followed = |path: &PathBuf| match self.resolve(path) {
+            Ok(_) => true,
             Err(reason) => {
                 tracing::warn!("a match is left out: {reason}");
                 false
@@ -80,34 +85,46 @@ impl BranchPattern {
         paths.into_iter().map(|path| self.branch_at(path)).collect()
     }
 
-    /// Returns whether the path has the form of the pattern.
+    /// Returns whether the path has the form of the pattern, and is not written out.
     fn covers(&self, path: &Path) -> bool {
         let names: Vec<&OsStr> = path.components().map(Component::as_os_str).collect();
-        names.len() == self.components.len()
+        !self.written.contains(path.as_os_str())
+            && names.len() == self.components.len()
             && self.components.iter().zip(names).all(|(component, name)| component.covers(name))
     }
 
-    /// Checks the symlinks on a path of this form, from the first name that is not written out on.
+    /// Finds what a path of this form leads to. Each symlink from the first name on that is not written out is read as the one whose
+    /// owner was checked, so that nobody can replace it meanwhile.
     ///
     /// # Errors
-    /// A message, if there is one that does not belong to the user of this process or to root: it may lead to what its owner has no
-    /// access to.
-    fn check_symlinks(&self, path: &Path) -> Result<(), String> {
-        let user = rustix::process::geteuid().as_raw();
+    /// A message, if one of them does not belong to the user of this process or to root: it may lead to what its owner has no access
+    /// to; or that of the system call.
+    fn resolve(&self, path: &Path) -> Result<OwnedFd, String> {
+        let failed = |error: rustix::io::Errno| format!("{}: {error}", path.display());
+        let open = |at: BorrowedFd<'_>, name: &OsStr, flags| openat(at, name, OFlags::PATH | flags, Mode::empty());
         let first = self.components.iter().position(|component| matches!(component, PathComponent::Pattern(..)));
-        let mut reached: PathBuf = path.components().take(first.unwrap_or(0)).collect();
-        for component in path.components().skip(first.unwrap_or(0)) {
-            reached.push(component);
-            let Ok(metadata) = reached.symlink_metadata() else { continue };
-            if metadata.is_symlink() && ![0, user].contains(&metadata.uid()) {
-                return Err(format!(
-                    "{} is a symlink of user {}, which a pattern does not follow; name the directory that it leads to",
-                    reached.display(),
-                    metadata.uid()
-                ));
+        let mut reached = open(CWD, OsStr::new("."), OFlags::CLOEXEC).map_err(failed)?;
+        for (index, component) in path.components().enumerate() {
+            let name = component.as_os_str();
+            let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let mut found = open(reached.as_fd(), name, flags).map_err(failed)?;
+            let status = fstat(&found).map_err(failed)?;
+            if FileType::from_raw_mode(status.st_mode) == FileType::Symlink {
+                let is_trusted = [0, geteuid().as_raw()].contains(&status.st_uid);
+                if first.is_some_and(|first| index >= first) && !is_trusted {
+                    return Err(format!(
+                        "{} has the symlink {} of user {}, which a pattern does not follow; name the directory that it leads to",
+                        path.display(),
+                        name.display(),
+                        status.st_uid
+                    ));
+                }
+                let target = readlinkat(&found, "", Vec::new()).map_err(failed)?;
+                found = open(reached.as_fd(), OsStr::from_bytes(target.to_bytes()), OFlags::CLOEXEC).map_err(failed)?;
             }
+            reached = found;
         }
-        Ok(())
+        Ok(reached)
     }
 
     fn branch_at(&self, path: PathBuf) -> Branch {
@@ -119,24 +136,24 @@ impl BranchPattern {
     }
 }
 
-/// Checks a branch that was opened at a path that one of the patterns has, as the path is now: somebody who may change what the
-/// pattern finds could make the path lead out of there while it is opened.
+/// Checks that a branch whose path has the form of one of the patterns was opened at what the path leads to: somebody who may change
+/// what the pattern finds could have it lead elsewhere for a moment.
 ///
 /// # Errors
-/// A message, if the path leads elsewhere.
+/// A message, if it was opened elsewhere.
 pub(crate) fn check_opened(patterns: &[BranchPattern], branch: &Branch, opened: &layers::Branch) -> Result<(), String> {
-    let Some(path) = plain_path(branch).filter(|path| patterns.iter().any(|pattern| pattern.covers(path))) else {
-        return Ok(());
-    };
-    let covering = patterns.iter().filter(|pattern| pattern.covers(path));
-    for pattern in covering {
-        pattern.check_symlinks(path)?;
+    let Some(path) = plain_path(branch) else { return Ok(()) };
+    for pattern in patterns.iter().filter(|pattern| pattern.covers(path)) {
+        let found = pattern.resolve(path)?;
+        let found = Path::new("/proc/self/fd").join(found.as_raw_fd().to_string());
+        let found =
+            DirectoryFileSystem::open(&found, DirectoryOptions::default()).map_err(|error| error.to_string())?;
+        let number = |file_system: &dyn FileSystem| Some(file_system.root().getattr(&Caller::server()).ok()?.ino);
+        if number(&found) != number(&*opened.file_system) {
+            return Err(format!("{} was replaced while it was opened", path.display()));
+        }
     }
-    let root = opened.file_system.root().getattr(&Caller::server()).map(|attributes| attributes.ino);
-    match (root, path.metadata()) {
-        (Ok(root), Ok(now)) if root.get() == now.ino() => Ok(()),
-        _ => Err(format!("{} was replaced while it was opened", path.display())),
-    }
+    Ok(())
 }
 
 impl PathComponent {
@@ -170,14 +187,16 @@ impl<F: Fn(&str) -> Result<(Branch, layers::Branch), String> + Send + Sync> Runn
     /// `open`.
     pub(crate) fn new(open: F, patterns: Vec<BranchPattern>) -> Self {
         let matched = patterns.iter().flat_map(BranchPattern::branches).map(|branch| label(&branch)).collect();
-        Self { open, patterns, matched: Mutex::new(matched) }
+        Self { open, patterns, matched: Mutex::new(matched), scanned: Mutex::default() }
     }
 }
 
 impl<F: Fn(&str) -> Result<(Branch, layers::Branch), String> + Send + Sync> BranchSource for RunningBranches<F> {
     fn open(&self, text: &str) -> Result<layers::Branch, String> {
         let (branch, opened) = (self.open)(text)?;
-        check_opened(&self.patterns, &branch, &opened)?;
+        if self.scanned.lock().unwrap_or_else(PoisonError::into_inner).contains(text) {
+            check_opened(&self.patterns, &branch, &opened)?;
+        }
         Ok(opened)
     }
 
@@ -188,6 +207,8 @@ impl<F: Fn(&str) -> Result<(Branch, layers::Branch), String> + Send + Sync> Bran
             branches: pattern.branches().into_iter().map(matched).collect(),
         };
         let patterns: Vec<PatternMatches> = self.patterns.iter().map(matches).collect();
+        let texts = patterns.iter().flat_map(|pattern| &pattern.branches).map(|branch| branch.text.clone());
+        *self.scanned.lock().unwrap_or_else(PoisonError::into_inner) = texts.collect();
         let present: BTreeSet<String> =
             patterns.iter().flat_map(|pattern| &pattern.branches).map(|branch| branch.label.clone()).collect();
         let mut ever = self.matched.lock().unwrap_or_else(PoisonError::into_inner);

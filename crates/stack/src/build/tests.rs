@@ -241,7 +241,7 @@ fn patterns_do_not_lead_out_by_the_symlinks_of_others() {
     assert!(check().unwrap_err().ends_with("/disks/disk1 was replaced while it was opened"));
     fs::remove_dir(at("disks/disk1")).unwrap();
     link("private", "disks/disk1", 65_534);
-    assert!(check().unwrap_err().contains("/disks/disk1 is a symlink of user 65534"));
+    assert!(check().unwrap_err().contains("/disks/disk1 has the symlink disk1 of user 65534"));
 }
 
 #[test]

@@ -193,25 +193,23 @@ pub(crate) fn marks(directory: &VnodeRef) -> Result<DirectoryMarks> {
     let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.get(directory)? } else { None };
     let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
     let redirect = if OVERLAY_REDIRECT.is_in(&names) { redirect(directory)? } else { None };
-    // What a directory with an unreadable one was merged with cannot be told.
-    let is_opaque = is_opaque || redirect.is_none() && OVERLAY_REDIRECT.is_in(&names) && has_redirect(directory)?;
     let is_doubted = |mark: TrustedAttribute| Ok::<_, Errno>(mark.is_in(&names) && mark.is_untrusted(directory)?);
     let is_untrusted = is_doubted(OVERLAY_OPAQUE)? || is_doubted(OVERLAY_REDIRECT)?;
     Ok(DirectoryMarks { is_opaque, redirect, is_untrusted })
 }
 
-/// Returns whether this may be the location of a directory.
-fn is_redirect(path: &[u8]) -> bool {
+/// Returns whether this may be a location as [`redirect`] returns it.
+pub(crate) fn is_location(path: &[u8]) -> bool {
     match path.strip_prefix(b"/") {
-        Some(path) => path.split(|&byte| byte == b'/').all(|name| Name::new(name).is_ok()),
+        Some(path) => path.split(|&byte| byte == b'/').all(|name| name.is_empty() || Name::new(name).is_ok()),
         None => Name::new(path).is_ok(),
     }
 }
 
 /// Location of the lower part of a moved directory: a path from the root of the lower branches, or a name in the same directory
-/// there; `None` if it has none, or one that cannot be a location.
+/// there.
 pub(crate) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
-    Ok(OVERLAY_REDIRECT.get(directory)?.filter(|path| is_redirect(path) && path.len() <= MAX_REDIRECT_BYTES))
+    Ok(OVERLAY_REDIRECT.get(directory)?.filter(|path| !path.is_empty() && path.len() <= MAX_REDIRECT_BYTES))
 }
 
 /// Marks a directory that is not visible yet as opaque.

@@ -295,6 +295,10 @@ impl Union {
         found: Option<&mut LookupResult>,
     ) -> Result<bool> {
         let Some(path) = redirect else { return Ok(false) };
+        if !whiteout::is_location(&path) {
+            // Nothing is there.
+            return Ok(true);
+        }
         let rest =
             self.search_redirect(&path, &self.roots_right_of(&parent_instances[0].member), &parent_instances[1..])?;
         if let (Some(found), Some(rest)) = (found, rest)

@@ -294,8 +294,11 @@ impl Drop for UnionFile {
         if self.is_direct() {
             // Only such a file can be mapped for writing.
             let may_be_mapped = self.flags.reads() && self.flags.writes();
-            let mapped =
-                may_be_mapped.then(|| MappedFile { node: Arc::clone(&self.node), file: Arc::clone(&self.opened.file) });
+            let mapped = may_be_mapped.then(|| MappedFile {
+                node: Arc::clone(&self.node),
+                handle: self.opened.vnode.handle(),
+                file: Arc::clone(&self.opened.file),
+            });
             self.node.union.direct_files.record_closed(self.address(), mapped);
         }
     }
@@ -419,6 +422,10 @@ impl OpenFile for UnionFile {
             union.direct_files.record_open(self.address(), &self.node);
         }
         Some(backing)
+    }
+
+    fn is_open_elsewhere(&self) -> bool {
+        self.opened.file.is_open_elsewhere()
     }
 
     fn as_any(&self) -> &dyn Any {

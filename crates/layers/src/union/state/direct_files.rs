@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use vnode::OpenFileRef;
+use vnode::{Handle, OpenFileRef};
 
 use super::Node;
 
@@ -23,7 +23,8 @@ pub(crate) struct DirectFiles {
 #[derive(Clone)]
 pub(crate) struct MappedFile {
     pub(crate) node: Arc<Node>,
-    /// The file of the branch.
+    /// The file of the branch: its handle, and as it was opened.
+    pub(crate) handle: Handle,
     pub(crate) file: OpenFileRef,
 }
 
@@ -41,8 +42,12 @@ impl DirectFiles {
 
     /// Removes a file that was closed, which may be mapped.
     pub(crate) fn record_closed(&self, address: usize, mapped: Option<MappedFile>) {
-        if let Some(mapped) = mapped.filter(MappedFile::is_in_use) {
-            self.mapped().push_back(mapped);
+        if let Some(closed) = mapped.filter(MappedFile::is_in_use) {
+            let mut mapped = self.mapped();
+            // Of several for one file, each would be what has it open for the others.
+            if !mapped.iter().any(|one| one.handle == closed.handle) {
+                mapped.push_back(closed);
+            }
         }
         self.open().remove(&address);
         self.check_mapped(MAX_CHECKS);
