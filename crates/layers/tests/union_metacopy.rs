@@ -312,6 +312,30 @@ fn files_that_may_be_mapped_are_treated_as_open() {
 }
 
 #[test]
+fn files_that_were_open_more_than_once_are_closed_in_the_end() {
+    if !is_root() {
+        return;
+    }
+    let scene = Scene::of(&[], |directory| {
+        fs::write(directory.join("left/f"), "f").unwrap();
+        std::os::unix::fs::chown(directory.join("left/f"), Some(1_000), Some(1_000)).unwrap();
+    });
+    let open = || {
+        let file = scene.at("f").open(&user(1_000), OpenFlags::READ_WRITE).unwrap();
+        assert!(file.backing().is_some(), "the kernel can write it");
+        file
+    };
+    let set_read_only = || scene.tell("mode", &[("branch", "left"), ("mode", "ro")]);
+    let files = [open(), open(), open()];
+    assert!(matches!(set_read_only(), Err(ControlError::Refused(_))));
+    for file in files {
+        assert!(matches!(set_read_only(), Err(ControlError::Refused(_))));
+        drop(file);
+    }
+    set_read_only().unwrap();
+}
+
+#[test]
 fn opening_for_writing_fills_in_data() {
     if !is_root() {
         return;
