@@ -58,7 +58,7 @@ pub(crate) struct Union {
     /// Vnode of the root, which lives as long as the file system.
     pub(crate) root: OnceLock<Weak<Node>>,
     /// Files that the kernel may be reading and writing directly.
-    pub(crate) direct_files: DirectFiles,
+    pub(crate) direct_files: DirectFiles<Node>,
     /// Receivers of notifications, shared with the unions of its views.
     pub(crate) notifications: Notifications,
     /// Labels of branches that were missing when the union was created.
