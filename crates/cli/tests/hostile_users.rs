@@ -411,7 +411,7 @@ fn servers_that_hang_keep_no_command_about_another_mount_waiting() {
         scratch.name(name)
     });
     let servers: Vec<Pid> = [&points[0], &points[3]].iter().map(|point| server_of(point)).collect();
-    servers.iter().for_each(|server| stop(server.as_raw_nonzero().get().unsigned_abs()));
+    let _stopped: Vec<_> = servers.iter().map(|server| stop(server.as_raw_nonzero().get().unsigned_abs())).collect();
     // Before and after all others in any order.
     let silent = ["0.sock", "zz.sock"].map(|name| UnixListener::bind(Path::new("/run/plyfs").join(name)).unwrap());
     let (mut tried, mut wrong) = (0, Vec::new());

@@ -371,7 +371,7 @@ fn a_server_that_umount_cannot_wait_for_is_reported() {
     let mount = &scratch.name("mount");
     run(["mount", "mem:", mount]).succeeded();
     let pid = pid_of(mount);
-    stop(pid);
+    let _stopped = stop(pid);
     let ended = run(["umount", mount]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.errors.contains("was not waited for"), "{ended:?}");
@@ -392,7 +392,7 @@ fn a_stopped_server_is_named_without_waiting_for_it() {
     if !reports_connections(pid) {
         return run(["umount", mount]).succeeded().clear();
     }
-    stop(pid);
+    let _stopped = stop(pid);
     let begin = Instant::now();
     let (details, seen) = (run(["status", mount]), status(mount));
     let took = begin.elapsed();
@@ -417,7 +417,7 @@ fn a_silent_server_of_another_mount_is_not_waited_for_nor_reported() {
     run(["mount", "mem:", silent]).succeeded();
     run(["mount", "mem:", dead]).succeeded();
     let (silent_pid, dead_pid) = (pid_of(silent), pid_of(dead));
-    stop(silent_pid);
+    let _stopped = stop(silent_pid);
     send(dead_pid, Signal::KILL);
     wait_until("the server to end", || !is_alive(dead_pid));
     let ended = run(["umount", dead]);
@@ -499,7 +499,7 @@ fn umount_does_not_wait_for_a_server_that_is_stopped_meanwhile() {
     let scratch = Scratch::new();
     let (pid, pipe) = mounted_with_full_log(&scratch);
     let (mut waiting, mut errors, _) = waiting_umount(&scratch.name("mount"));
-    stop(pid);
+    let _stopped = stop(pid);
     let mut notice = String::new();
     errors.read_line(&mut notice).unwrap();
     assert!(notice.contains("was not waited for") && notice.contains(&format!("kill -CONT {pid}")), "{notice:?}");
@@ -519,11 +519,11 @@ fn the_stopped_server_of_a_mount_is_told_from_that_of_a_former_mount() {
     fs::create_dir(former).unwrap();
     run(["mount", "mem:", former]).succeeded();
     let former_pid = pid_of(former);
-    stop(former_pid);
+    let _former = stop(former_pid);
     assert_eq!(run(["umount", former]).code, 0);
     run(["mount", "mem:", mount]).succeeded();
     let pid = pid_of(mount);
-    stop(pid);
+    let _stopped = stop(pid);
     let seen = status(mount);
     [pid, former_pid].into_iter().for_each(|pid| send(pid, Signal::CONT));
     umount(mount);

@@ -112,7 +112,7 @@ fn the_connection_of_a_server_that_does_not_answer_is_aborted_by_force() {
     file.write_all(b"stored").unwrap();
     assert_eq!(fs::read(scratch.path("mount/open")).unwrap(), b"stored");
 
-    stop(pid);
+    let _stopped = stop(pid);
     let forced = run(["umount", "--force", mount]);
     assert!(forced.code == 0 && forced.errors.contains("its connection is aborted, and "), "{forced:?}");
     assert!(!is_mounted(&scratch.mount()));
@@ -185,7 +185,7 @@ fn what_lies_in_a_mount_that_does_not_answer_is_not_waited_for_by_force() {
     fs::create_dir_all(mount).unwrap();
     run(["mount", "mem:", mount]).succeeded();
     let pid = pid_of(above);
-    stop(pid);
+    let _stopped = stop(pid);
     let begin = Instant::now();
     let forced = run(["umount", "--force", mount]);
     let took = begin.elapsed();

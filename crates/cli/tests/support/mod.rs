@@ -157,8 +157,20 @@ pub(crate) fn send(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).expect("a pid"), signal).expect("the process is there");
 }
 
+/// A process that is stopped until this is dropped, at the latest: others would take it for the server of their mounts.
+#[must_use]
+pub(crate) struct StoppedProcess(u32);
+
+impl Drop for StoppedProcess {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = kill_process(Pid::from_raw(self.0 as i32).expect("a pid"), Signal::CONT);
+    }
+}
+
 /// Stops a process, and waits until it has stopped: a thread on another CPU may run for a moment after the signal was sent.
-pub(crate) fn stop(pid: u32) {
+pub(crate) fn stop(pid: u32) -> StoppedProcess {
+    let stopped = StoppedProcess(pid);
     send(pid, Signal::STOP);
     let has_stopped = |task: &fs::DirEntry| {
         let state = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
@@ -167,6 +179,7 @@ pub(crate) fn stop(pid: u32) {
     wait_until("the process to stop", || {
         fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(|task| has_stopped(&task))
     });
+    stopped
 }
 
 /// Copies a program to be run. A process of its own does it: what this one had open for writing for a moment, a process that
