@@ -147,10 +147,15 @@ impl Image {
         chain
     }
 
+    /// Returns the first cluster of the root directory as stored now: tools may move it.
+    fn root_cluster(&self) -> Option<u32> {
+        Geometry::new(&boot_sector(&*self.device, 0), self.device.size()).unwrap().root_cluster()
+    }
+
     /// Returns the positions of the slots of a directory; 0 is the root directory.
     pub(crate) fn slots(&self, directory: u32) -> Vec<u64> {
         let positions = |offset: u64, length: u64| (offset..offset + length).step_by(ENTRY_SIZE);
-        let start = if directory == 0 { self.geometry.root_cluster().unwrap_or(0) } else { directory };
+        let start = if directory == 0 { self.root_cluster().unwrap_or(0) } else { directory };
         match self.geometry.root_region() {
             Some((offset, length)) if start == 0 => positions(offset, length.into()).collect(),
             _ => {
@@ -193,7 +198,7 @@ impl Image {
     }
 
     fn grow(&mut self, directory: u32) {
-        let start = if directory == 0 { self.geometry.root_cluster().unwrap() } else { directory };
+        let start = if directory == 0 { self.root_cluster().unwrap() } else { directory };
         let new = self.free(1)[0];
         self.write(self.offset(new), &vec![0; self.cluster_size()]);
         self.set_link(*self.chain(start).last().unwrap(), Link::Next(new));
