@@ -32,11 +32,6 @@ impl MountEntry {
         self.kind == "fuse.plyfs"
     }
 
-    /// Returns whether a process serves it.
-    pub(crate) fn is_fuse(&self) -> bool {
-        self.kind.split('.').next().is_some_and(|kind| kind == "fuse" || kind == "fuseblk")
-    }
-
     /// Returns whether a server's report is of this mount point. Reports are text, which not all paths are.
     pub(crate) fn is_reported_as(&self, mount_point: &str) -> bool {
         self.mount_point.to_string_lossy() == mount_point

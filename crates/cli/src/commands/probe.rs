@@ -31,46 +31,33 @@ pub(crate) fn probe(mount_point: &Path, timeout: Duration) -> ProbeResult {
     if own_status.err() == Some(Errno::ACCESS) {
         return ProbeResult::NoAccess;
     }
-    match query_within(mount_point, timeout) {
-        QueryReply::None => ProbeResult::Hung,
-        QueryReply::Dead => ProbeResult::Dead,
-        QueryReply::Any => ProbeResult::Serving,
-    }
+    query_within(mount_point, timeout)
 }
 
 /// Returns whether all servers on the way to a path, and that of the mount there, answer within that time, if only that they fail.
 pub(crate) fn is_answered(path: &Path, timeout: Duration) -> bool {
-    query_within(path, timeout) != QueryReply::None
-}
-
-/// What a query of a file system was answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum QueryReply {
-    Any,
-    /// The server has exited.
-    Dead,
-    None,
+    query_within(path, timeout) != ProbeResult::Hung
 }
 
 /// Queries the file system at a path in a separate process.
-fn query_within(path: &Path, timeout: Duration) -> QueryReply {
+fn query_within(path: &Path, timeout: Duration) -> ProbeResult {
     let mut query = Command::new("stat");
     // Options that busybox has, too.
     query.args(["-f", "-c", "%T", "--"]).arg(path);
     query.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Without it, there is no evidence against the server.
-    let Ok(mut query) = query.spawn() else { return QueryReply::Any };
+    let Ok(mut query) = query.spawn() else { return ProbeResult::Serving };
     let end = Instant::now() + timeout;
     loop {
         match query.try_wait() {
             Ok(Some(status)) if status.success() || !reports_dead_server(query.stderr.take()) => {
-                return QueryReply::Any;
+                return ProbeResult::Serving;
             }
-            Ok(Some(_)) => return QueryReply::Dead,
+            Ok(Some(_)) => return ProbeResult::Dead,
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
             _ => {
                 let _ = query.kill();
-                return QueryReply::None;
+                return ProbeResult::Hung;
             }
         }
     }

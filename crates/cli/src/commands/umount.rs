@@ -109,13 +109,15 @@ fn unmount(path: &Path, arguments: &Umount) -> Outcome {
 /// Fails if it does, with the mount to end first.
 fn check_reachable(path: &Path) -> Outcome {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    if !mount_table::above(&path).iter().any(MountEntry::is_fuse) {
+    let above = mount_table::above(&path);
+    // Those that a process serves.
+    if above.iter().all(|above| above.user.is_none()) {
         return Ok(());
     }
     let Some(parent) = path.parent().filter(|parent| !is_answered(parent, PROBE_TIMEOUT)) else { return Ok(()) };
     let name = path.display();
     let is_silent = |above: &MountEntry| !is_answered(&above.mount_point, PROBE_TIMEOUT);
-    let remedy = match mount_table::above(&path).into_iter().find(is_silent) {
+    let remedy = match above.into_iter().find(is_silent) {
         Some(above) => format!("unmount that first: umount --lazy {}", super::shell_word(&above.mount_point)),
         None => format!("see what {} is on", parent.display()),
     };
