@@ -25,10 +25,10 @@ pub(crate) struct MappedFile<N> {
 }
 
 impl<N> MappedFile<N> {
-    /// Returns whether it can still be reached, and is open elsewhere.
+    /// Returns whether it is open elsewhere, and can still be reached.
     fn is_in_use(&self) -> bool {
-        self.file.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink > 0)
-            && self.file.is_open_elsewhere()
+        self.file.is_open_elsewhere()
+            && self.file.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink > 0)
     }
 }
 
