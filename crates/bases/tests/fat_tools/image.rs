@@ -147,15 +147,10 @@ impl Image {
         chain
     }
 
-    /// Returns the first cluster of the root directory as stored now: tools may move it.
-    fn root_cluster(&self) -> Option<u32> {
-        Geometry::new(&boot_sector(&*self.device, 0), self.device.size()).unwrap().root_cluster()
-    }
-
     /// Returns the positions of the slots of a directory; 0 is the root directory.
     pub(crate) fn slots(&self, directory: u32) -> Vec<u64> {
         let positions = |offset: u64, length: u64| (offset..offset + length).step_by(ENTRY_SIZE);
-        let start = if directory == 0 { self.root_cluster().unwrap_or(0) } else { directory };
+        let start = if directory == 0 { self.geometry.root_cluster().unwrap_or(0) } else { directory };
         match self.geometry.root_region() {
             Some((offset, length)) if start == 0 => positions(offset, length.into()).collect(),
             _ => {
@@ -198,7 +193,7 @@ impl Image {
     }
 
     fn grow(&mut self, directory: u32) {
-        let start = if directory == 0 { self.root_cluster().unwrap() } else { directory };
+        let start = if directory == 0 { self.geometry.root_cluster().unwrap() } else { directory };
         let new = self.free(1)[0];
         self.write(self.offset(new), &vec![0; self.cluster_size()]);
         self.set_link(*self.chain(start).last().unwrap(), Link::Next(new));
@@ -253,6 +248,11 @@ impl Image {
 
     /// Returns the contents of all files by their paths, and an empty value for each directory.
     pub(crate) fn tree(&self) -> BTreeMap<String, Vec<u8>> {
+        // Tools may have moved the root directory since.
+        Self::open(self.device.clone()).walk()
+    }
+
+    fn walk(&self) -> BTreeMap<String, Vec<u8>> {
         let mut tree = BTreeMap::new();
         let mut open = vec![(0, String::new())];
         while let Some((directory, path)) = open.pop() {
