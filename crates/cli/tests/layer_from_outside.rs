@@ -36,9 +36,10 @@ fn build(directory: &Path) -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let path = |name: &str| workspace.join("crates").join(name).display().to_string();
     let dependencies = block("After `cargo new mylayer`", "toml");
+    // As the workspace builds what others have written: most of that is there already.
     let manifest = format!(
         "[package]\nname = \"mylayer\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n{dependencies}\n\
-         [patch.crates-io]\nplyfs = {{ path = {:?} }}\nplyfs-cli = {{ path = {:?} }}\n\n[profile.dev]\ndebug = \"line-tables-only\"\n",
+         [patch.crates-io]\nplyfs = {{ path = {:?} }}\nplyfs-cli = {{ path = {:?} }}\n\n[profile.dev]\ndebug = false\n",
         path("plyfs"),
         path("cli"),
     );

@@ -335,7 +335,9 @@ fn ensure_installed((name, version): (&str, &str)) -> Result<PathBuf, Failed> {
     println!("installing {name} {version}");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["install", "--quiet", "--locked", "--force", "--version", version, "--root"]).arg(root).arg(name);
+    // They wait for the file systems: what optimising them would save is less than it takes.
+    command.args(["install", "--debug", "--quiet", "--locked", "--force", "--version", version, "--root"]);
+    command.arg(root).arg(name).env("CARGO_PROFILE_DEV_DEBUG", "false");
     let output = command.output()?;
     if !output.status.success() {
         return Err(format!("{name} cannot be installed: {}", String::from_utf8_lossy(&output.stderr)).into());
