@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -180,6 +181,26 @@ fn branches_change_during_a_lease_wait() {
             assert!(begin.elapsed() < TIME_LIMIT, "{flags:?}");
         }
     }
+}
+
+#[test]
+fn closing_a_file_that_the_kernel_uses_keeps_nobody_from_opening_it_at_once() {
+    let (scene, _lower) = directories();
+    let (mine, nonblocking) = (at(&scene.union, "mine").unwrap(), OpenFlags::READ.with(OpenFlags::NONBLOCK));
+    let opens = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let opening = || {
+            while opens.fetch_add(1, Ordering::Relaxed) < 60_000 {
+                assert_eq!(mine.open(&server(), nonblocking).map(drop), Ok(()));
+            }
+        };
+        let openers = [scope.spawn(opening), scope.spawn(opening)];
+        while openers.iter().any(|opener| !opener.is_finished()) {
+            // The union asks whether it is mapped, by a lease.
+            let written = mine.open(&server(), OpenFlags::READ_WRITE).unwrap();
+            assert!(written.backing().is_some(), "the kernel can write it");
+        }
+    });
 }
 
 #[test]

@@ -15,6 +15,9 @@ const MAX_LEASE_WAIT: Duration = Duration::from_secs(60);
 /// Upper bound on the wait of an operation for which others wait too: the kernel holds directory locks meanwhile. Programs that
 /// take leases to be notified of opens, such as file servers, give them up sooner.
 const MAX_SHARED_LEASE_WAIT: Duration = Duration::from_secs(1);
+/// Upper bound on the wait of an operation that must not wait: unions themselves lease files for a moment, to ask whether a file is
+/// open elsewhere, and no program is to notice that.
+const MAX_OWN_LEASE_WAIT: Duration = Duration::from_millis(100);
 /// Maximum time between two attempts.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -64,9 +67,9 @@ impl LeaseRetry {
         Self::new(MAX_SHARED_LEASE_WAIT, timeout_error)
     }
 
-    /// Limit for an operation that must not wait.
+    /// Limit for an operation that must not wait for other programs.
     pub(crate) const fn without_wait() -> Self {
-        Self::new(Duration::ZERO, Errno::EAGAIN)
+        Self::new(MAX_OWN_LEASE_WAIT, Errno::EAGAIN)
     }
 
     const fn new(limit: Duration, timeout_error: Errno) -> Self {
