@@ -231,6 +231,14 @@ impl Device for FileDevice {
         }
     }
 
+    fn start_writing_back(&self, offset: u64, length: u64) {
+        // A length of 0 would mean the rest of the file.
+        if length > 0 && !self.is_read_only {
+            // The next flush reports the errors, too.
+            let _ = system::start_writing_back(self.file.as_fd(), offset, length);
+        }
+    }
+
     fn backing(&self) -> Option<(BorrowedFd<'_>, u64)> {
         Some((self.file.as_fd(), 0))
     }
@@ -390,6 +398,21 @@ mod tests {
         }
         assert_eq!(device.read_at(10_000, &mut []), Ok(()));
         assert_eq!(fs::metadata(&path).unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn what_is_already_being_stored_is_there() {
+        let (_directory, path) = image(100_000);
+        let device = FileDevice::open(&path, Access::Write).unwrap();
+        device.write_at(10, &[7; 50_000]).unwrap();
+        for (offset, length) in [(0, 100_000), (10, 0), (99_999, 5), (u64::MAX, 1), (1, u64::MAX)] {
+            device.start_writing_back(offset, length);
+        }
+        device.flush().unwrap();
+        let mut buffer = [0; 50_000];
+        device.read_at(10, &mut buffer).unwrap();
+        assert!(buffer.iter().all(|&byte| byte == 7));
+        assert_eq!(fs::metadata(&path).unwrap().len(), 100_000);
     }
 
     #[test]

@@ -87,6 +87,12 @@ pub trait Device: Send + Sync + 'static {
         let _ = (offset, length);
     }
 
+    /// Starts to store what was written in the range, so that less is left for the next flush; does not wait for it, and promises nothing.
+    /// Default: does nothing.
+    fn start_writing_back(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
+
     /// Returns the file that holds the contents, and the offset of the first byte in it, for the kernel to read directly.
     /// Default: none.
     fn backing(&self) -> Option<(BorrowedFd<'_>, u64)> {

@@ -83,6 +83,13 @@ impl Device for Partition {
         }
     }
 
+    fn start_writing_back(&self, offset: u64, length: u64) {
+        let left = self.size.saturating_sub(offset);
+        if let Some(start) = self.start.checked_add(offset) {
+            self.device.start_writing_back(start, length.min(left));
+        }
+    }
+
     fn backing(&self) -> Option<(BorrowedFd<'_>, u64)> {
         let (file, offset) = self.device.backing()?;
         Some((file, offset.checked_add(self.start)?))

@@ -1,8 +1,8 @@
-//! ioctl commands of block devices that rustix lacks: the only unsafe code of devices.
+//! System calls on devices that rustix lacks: the only unsafe code of devices.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
 /// `BLKROGET`: whether the device is write-protected.
@@ -27,4 +27,18 @@ pub(crate) fn is_write_protected(device: BorrowedFd<'_>) -> Result<bool> {
 pub(crate) fn discard(device: BorrowedFd<'_>, offset: u64, length: u64) -> Result<()> {
     // SAFETY: the command reads an offset and a length, of 64 bits each.
     unsafe { ioctl(device, Setter::<DISCARD, [u64; 2]>::new([offset, length])) }
+}
+
+/// Starts to write a range of the page cache to the storage, in bytes: see sync_file_range(2).
+///
+/// # Errors
+/// `EINVAL` for a range past the largest offset; an error of the storage, which the next flush reports, too.
+pub(crate) fn start_writing_back(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<()> {
+    let range = [offset, length].map(i64::try_from);
+    let [Ok(offset), Ok(length)] = range else { return Err(Errno::INVAL) };
+    // SAFETY: the call takes a descriptor, which is borrowed, and numbers.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }

@@ -1,8 +1,9 @@
 //! Storage: the device of a volume, which becomes read-only at the first error of a write.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::{Errno, Result};
 
@@ -30,7 +31,13 @@ pub(crate) struct Storage {
     writes: AtomicU64,
     /// Number of writes that had ended when the last successful flush began.
     flushed_writes: AtomicU64,
+    /// The range of data that was written last without a gap, and is not yet on its way to the device.
+    data_run: Mutex<Range<u64>>,
 }
+
+/// Size in bytes from which on data that was written without a gap is on its way to the device: a device that waits for the next flush
+/// before it begins idles while the rest is copied.
+const WRITE_BACK_SIZE: u64 = 4 << 20;
 
 impl Storage {
     /// Returns the storage of a file system on a device.
@@ -47,6 +54,7 @@ impl Storage {
             has_ended: AtomicBool::default(),
             writes: AtomicU64::default(),
             flushed_writes: AtomicU64::default(),
+            data_run: Mutex::default(),
         }
     }
 
@@ -139,7 +147,26 @@ impl Storage {
                 self.report(format_args!("a write of data failed ({errno})"));
                 Err(Errno::EIO)
             }
+            Ok(()) => {
+                self.write_back_long_runs(offset, data.len() as u64);
+                Ok(())
+            }
             result => result,
+        }
+    }
+
+    /// Notes that data was written, and has the device begin with a long range.
+    fn write_back_long_runs(&self, offset: u64, length: u64) {
+        let run = {
+            let mut run = self.data_run.lock().unwrap_or_else(PoisonError::into_inner);
+            let start = if run.end == offset { run.start } else { offset };
+            let whole = start..offset + length;
+            let is_long = whole.end - start >= WRITE_BACK_SIZE;
+            *run = if is_long { whole.end..whole.end } else { whole.clone() };
+            is_long.then_some(whole)
+        };
+        if let Some(run) = run {
+            self.device.start_writing_back(run.start, run.end - run.start);
         }
     }
 
@@ -252,6 +279,34 @@ mod tests {
         }
     }
 
+    /// A device that notes what it is to begin to store.
+    struct WriteBackDevice {
+        device: MemoryDevice,
+        started: Mutex<Vec<(u64, u64)>>,
+    }
+
+    impl Device for WriteBackDevice {
+        fn size(&self) -> u64 {
+            self.device.size()
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            self.device.read_at(offset, buffer)
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+            self.device.write_at(offset, data)
+        }
+
+        fn flush(&self) -> Result<()> {
+            self.device.flush()
+        }
+
+        fn start_writing_back(&self, offset: u64, length: u64) {
+            self.started.lock().unwrap().push((offset, length));
+        }
+    }
+
     /// Returns the storage of an empty floppy disk.
     fn floppy(device: DeviceRef, errors: ErrorPolicy) -> Storage {
         let boot = BootSector {
@@ -290,6 +345,25 @@ mod tests {
         assert_eq!(slow.device.counts().flushes, flushes + 1);
         storage.flush().unwrap();
         assert_eq!(slow.device.counts().flushes, flushes + 1, "there is nothing to flush");
+    }
+
+    #[test]
+    fn the_device_begins_with_long_data_before_it_is_flushed() {
+        const PART: u64 = WRITE_BACK_SIZE / 4;
+        let device = Arc::new(WriteBackDevice { device: MemoryDevice::new(64 * PART), started: Mutex::default() });
+        let storage = floppy(device.clone(), ErrorPolicy::RemountReadOnly);
+        let data = vec![1; PART as usize];
+        let write = |parts: &[u64]| {
+            parts.iter().for_each(|part| storage.write_data(part * PART, &data).unwrap());
+            device.started.lock().unwrap().drain(..).map(|(offset, length)| (offset / PART, length / PART)).collect()
+        };
+        let started: Vec<(u64, u64)> = write(&[0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(started, [(0, 4)]);
+        assert_eq!(write(&[7]), [(4, 4)]);
+        assert_eq!(write(&[10, 10, 12, 13, 11, 10]), [], "nothing is as long without a gap");
+        assert_eq!(write(&[20, 21, 22, 30, 31, 32, 33]), [(30, 4)]);
+        storage.write(40 * PART, &vec![1; WRITE_BACK_SIZE as usize]).unwrap();
+        assert_eq!(write(&[]), [], "what describes files waits for its flush");
     }
 
     #[test]
