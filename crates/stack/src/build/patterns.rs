@@ -148,8 +148,12 @@ pub(crate) fn check_opened(patterns: &[BranchPattern], branch: &Branch, opened: 
         let found = Path::new("/proc/self/fd").join(found.as_raw_fd().to_string());
         let found =
             DirectoryFileSystem::open(&found, DirectoryOptions::default()).map_err(|error| error.to_string())?;
-        let number = |file_system: &dyn FileSystem| Some(file_system.root().getattr(&Caller::server()).ok()?.ino);
-        if number(&found) != number(&*opened.file_system) {
+        // File systems number their directories alike.
+        let identity = |file_system: &dyn FileSystem| {
+            let root = file_system.root().getattr(&Caller::server()).ok()?;
+            Some((root.ino, root.btime, file_system.fsid()))
+        };
+        if identity(&found) != identity(&*opened.file_system) {
             return Err(format!("{} was replaced while it was opened", path.display()));
         }
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use bases::device::{Access, DeviceRef, FileDevice, find_volume};
@@ -204,6 +205,23 @@ fn patterns_among_branches_are_expanded_and_rescanned() {
     assert_eq!(branches(&union).len(), 5, "it stays until it is removed");
 }
 
+/// A file system mounted at a directory until this is dropped.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn mount(at: PathBuf) -> Self {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&at).status().unwrap();
+        assert!(mounted.success(), "{}", at.display());
+        Self(at)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 #[test]
 fn patterns_do_not_lead_out_by_the_symlinks_of_others() {
     if !rustix::process::geteuid().is_root() {
@@ -239,6 +257,10 @@ fn patterns_do_not_lead_out_by_the_symlinks_of_others() {
     };
     let check = || super::patterns::check_opened(&patterns, &found[0], &opened());
     assert!(check().unwrap_err().ends_with("/disks/disk1 was replaced while it was opened"));
+    // The roots of two file systems have one number.
+    let mounted = [at("private"), at("disks/disk1")].map(Tmpfs::mount);
+    assert!(check().unwrap_err().ends_with("/disks/disk1 was replaced while it was opened"));
+    drop(mounted);
     fs::remove_dir(at("disks/disk1")).unwrap();
     link("private", "disks/disk1", 65_534);
     assert!(check().unwrap_err().contains("/disks/disk1 has the symlink disk1 of user 65534"));
