@@ -27,7 +27,7 @@ demo: build ## Mount a sample stack, work in it, show the audit log, unmount
 	@scripts/setup demo
 	@scripts/demo target/release/plyfs
 
-test: ## Run every test, with a covering part of the combinations, in a quarter of an hour; print the counts
+test: ## Run every test, with a covering part of the combinations, a quarter of an hour after a build; print the counts
 	@scripts/setup test
 	@scripts/setup guest || echo "no User-Mode Linux here: unions over FAT and NFS are not tested"
 	@scripts/test quick
