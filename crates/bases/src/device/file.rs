@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,10 @@ pub struct FileDevice {
     discards: AtomicBool,
     /// The same object, read past the page cache; none where that is not possible.
     direct: Option<OwnedFd>,
+    /// Held for reading while data is stored before a flush, which waits for the result.
+    storing: RwLock<()>,
+    /// Data was lost then.
+    has_lost: AtomicBool,
 }
 
 impl FileDevice {
@@ -102,9 +107,18 @@ impl FileDevice {
         } else {
             (rustix::fs::fstat(&file)?.st_size as u64, SECTOR_SIZE_MIN, None)
         };
-        let discards = AtomicBool::new(true);
-        let direct = None;
-        Ok(Self { file, is_block_device, is_read_only, size, sector_size, logical_sector_size, discards, direct })
+        Ok(Self {
+            file,
+            is_block_device,
+            is_read_only,
+            size,
+            sector_size,
+            logical_sector_size,
+            discards: AtomicBool::new(true),
+            direct: None,
+            storing: RwLock::new(()),
+            has_lost: AtomicBool::new(false),
+        })
     }
 
     /// Opens the object a second time, for reading past the page cache; `None` where its file system has no such reads.
@@ -204,7 +218,9 @@ impl Device for FileDevice {
         if self.is_read_only {
             return Ok(());
         }
-        rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file)).map_err(|_| Errno::EIO)
+        let flushed = rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file));
+        drop(self.storing.write().unwrap_or_else(PoisonError::into_inner));
+        if self.has_lost.swap(false, Ordering::AcqRel) { Err(Errno::EIO) } else { flushed.map_err(|_| Errno::EIO) }
     }
 
     fn discard(&self, offset: u64, length: u64) -> vnode::Result<()> {
@@ -233,9 +249,14 @@ impl Device for FileDevice {
 
     fn start_writing_back(&self, offset: u64, length: u64) {
         // A length of 0 would mean the rest of the file.
-        if length > 0 && !self.is_read_only {
-            // The next flush reports the errors, too.
-            let _ = system::start_writing_back(self.file.as_fd(), offset, length);
+        if length == 0 || self.is_read_only {
+            return;
+        }
+        let _storing = self.storing.read().unwrap_or_else(PoisonError::into_inner);
+        match system::start_writing_back(self.file.as_fd(), offset, length) {
+            Ok(()) | Err(SystemError::INTR | SystemError::INVAL | SystemError::NOSYS | SystemError::SPIPE) => {}
+            // A file system that finds no place for the data forgets it, and tells nobody else.
+            Err(_) => self.has_lost.store(true, Ordering::Release),
         }
     }
 
@@ -413,6 +434,23 @@ mod tests {
         device.read_at(10, &mut buffer).unwrap();
         assert!(buffer.iter().all(|&byte| byte == 7));
         assert_eq!(fs::metadata(&path).unwrap().len(), 100_000);
+    }
+
+    #[test]
+    fn what_was_lost_before_a_flush_is_its_error() {
+        let (_directory, path) = image(100_000);
+        let device = FileDevice::open(&path, Access::Write).unwrap();
+        device.has_lost.store(true, Ordering::Release);
+        assert_eq!((device.flush(), device.flush()), (Err(Errno::EIO), Ok(())));
+        // While something is being stored, its result is not known.
+        std::thread::scope(|scope| {
+            let storing = device.storing.read().unwrap();
+            let flush = scope.spawn(|| device.flush());
+            std::thread::sleep(Duration::from_millis(20));
+            device.has_lost.store(true, Ordering::Release);
+            drop(storing);
+            assert_eq!(flush.join().unwrap(), Err(Errno::EIO));
+        });
     }
 
     #[test]

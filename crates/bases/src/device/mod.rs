@@ -87,8 +87,8 @@ pub trait Device: Send + Sync + 'static {
         let _ = (offset, length);
     }
 
-    /// Starts to store what was written in the range, so that less is left for the next flush; does not wait for it, and promises nothing.
-    /// Default: does nothing.
+    /// Starts to store what was written in the range, so that less is left for the next flush, which reports its errors. Waits only while
+    /// the device has as many requests as it takes: no lock may be held. Default: does nothing.
     fn start_writing_back(&self, offset: u64, length: u64) {
         let _ = (offset, length);
     }

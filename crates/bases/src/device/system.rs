@@ -32,7 +32,7 @@ pub(crate) fn discard(device: BorrowedFd<'_>, offset: u64, length: u64) -> Resul
 /// Starts to write a range of the page cache to the storage, in bytes: see sync_file_range(2).
 ///
 /// # Errors
-/// `EINVAL` for a range past the largest offset; an error of the storage, which the next flush reports, too.
+/// `EINVAL` for a range past the largest offset; an error of the storage, which fdatasync(2) does not report again.
 pub(crate) fn start_writing_back(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<()> {
     let range = [offset, length].map(i64::try_from);
     let [Ok(offset), Ok(length)] = range else { return Err(Errno::INVAL) };

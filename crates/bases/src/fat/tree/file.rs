@@ -232,6 +232,7 @@ impl OpenFile for FatFile {
             let rest = inode.volume.change(|change| inode.write_data(change, caller, next, &data[written..]));
             written += rest.map_or(0, |(_, length)| length);
         }
+        inode.volume.storage.start_writing_back();
         self.complete()?;
         Ok(written)
     }

@@ -148,26 +148,25 @@ impl Storage {
                 Err(Errno::EIO)
             }
             Ok(()) => {
-                self.write_back_long_runs(offset, data.len() as u64);
+                let mut run = self.data_run.lock().unwrap_or_else(PoisonError::into_inner);
+                *run = if run.end == offset { run.start } else { offset }..offset + data.len() as u64;
                 Ok(())
             }
             result => result,
         }
     }
 
-    /// Notes that data was written, and has the device begin with a long range.
-    fn write_back_long_runs(&self, offset: u64, length: u64) {
+    /// Has the device begin with data if much of it was written without a gap. No lock may be held.
+    pub(crate) fn start_writing_back(&self) {
         let run = {
             let mut run = self.data_run.lock().unwrap_or_else(PoisonError::into_inner);
-            let start = if run.end == offset { run.start } else { offset };
-            let whole = start..offset + length;
-            let is_long = whole.end - start >= WRITE_BACK_SIZE;
-            *run = if is_long { whole.end..whole.end } else { whole.clone() };
-            is_long.then_some(whole)
+            if run.end - run.start < WRITE_BACK_SIZE {
+                return;
+            }
+            let next = run.end..run.end;
+            std::mem::replace(&mut *run, next)
         };
-        if let Some(run) = run {
-            self.device.start_writing_back(run.start, run.end - run.start);
-        }
+        self.device.start_writing_back(run.start, run.end - run.start);
     }
 
     /// Writes what describes files at `offset`.
@@ -354,7 +353,10 @@ mod tests {
         let storage = floppy(device.clone(), ErrorPolicy::RemountReadOnly);
         let data = vec![1; PART as usize];
         let write = |parts: &[u64]| {
-            parts.iter().for_each(|part| storage.write_data(part * PART, &data).unwrap());
+            for part in parts {
+                storage.write_data(part * PART, &data).unwrap();
+                storage.start_writing_back();
+            }
             device.started.lock().unwrap().drain(..).map(|(offset, length)| (offset / PART, length / PART)).collect()
         };
         let started: Vec<(u64, u64)> = write(&[0, 1, 2, 3, 4, 5, 6]);
