@@ -204,6 +204,18 @@ fn closing_a_file_that_the_kernel_uses_keeps_nobody_from_opening_it_at_once() {
 }
 
 #[test]
+fn who_holds_locks_does_not_wait_for_a_leased_file() {
+    const OPENS: u32 = 20;
+    let (scene, lower) = directories();
+    let _lease = LeaseHolder::take(&lower[0].path().join("mine"));
+    let mine = at(&scene.union, "mine").unwrap();
+    let flags = OpenFlags::READ.with(OpenFlags::NONBLOCK).with(OpenFlags::AT_ONCE);
+    let begin = Instant::now();
+    (0..OPENS).for_each(|_| assert_eq!(mine.open(&server(), flags).map(drop), Err(Errno::EAGAIN)));
+    assert!(begin.elapsed() < OPENS * Duration::from_millis(100), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn rename_of_leased_file_is_refused_in_time() {
     let (scene, lower) = directories();
     let lease = LeaseHolder::take(&lower[1].path().join("theirs"));

@@ -22,6 +22,10 @@ impl OpenFlags {
     /// file are not affected.
     pub const NONBLOCK: Self = Self(libc::O_NONBLOCK as u32);
 
+    /// With [`Self::NONBLOCK`]: the open does not wait for a moment either, because the caller holds locks. Only layers set it, and
+    /// open(2) has no such bit.
+    pub const AT_ONCE: Self = Self(1 << 30);
+
     const CREATION: u32 =
         (libc::O_CREAT | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW) as u32;
 
@@ -94,6 +98,11 @@ impl OpenFlags {
     /// Returns whether the open must not wait for a lease.
     pub const fn is_nonblocking(self) -> bool {
         self.0 & Self::NONBLOCK.0 != 0
+    }
+
+    /// Returns whether the open must not wait for a moment either.
+    pub const fn is_at_once(self) -> bool {
+        self.0 & Self::AT_ONCE.0 != 0
     }
 
     /// Returns whether creation must be exclusive.

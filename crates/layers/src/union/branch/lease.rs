@@ -15,7 +15,7 @@ const MAX_LEASE_WAIT: Duration = Duration::from_secs(60);
 /// Upper bound on the wait of an operation for which others wait too: the kernel holds directory locks meanwhile. Programs that
 /// take leases to be notified of opens, such as file servers, give them up sooner.
 const MAX_SHARED_LEASE_WAIT: Duration = Duration::from_secs(1);
-/// Upper bound on the wait of an operation that must not wait: unions themselves lease files for a moment, to ask whether a file is
+/// Upper bound on the wait of an open that must not wait: unions themselves lease files for a moment, to ask whether a file is
 /// open elsewhere, and no program is to notice that.
 const MAX_OWN_LEASE_WAIT: Duration = Duration::from_millis(100);
 /// Maximum time between two attempts.
@@ -26,7 +26,7 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// # Errors
 /// [`LEASE_CONFLICT`] if it would wait.
 pub(crate) fn open_without_wait(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-    match file.open(caller, flags.with(OpenFlags::NONBLOCK)) {
+    match file.open(caller, flags.with(OpenFlags::NONBLOCK).with(OpenFlags::AT_ONCE)) {
         Err(Errno::EAGAIN) => Err(LEASE_CONFLICT),
         opened => opened,
     }
@@ -67,9 +67,13 @@ impl LeaseRetry {
         Self::new(MAX_SHARED_LEASE_WAIT, timeout_error)
     }
 
-    /// Limit for an operation that must not wait for other programs.
-    pub(crate) const fn without_wait() -> Self {
-        Self::new(MAX_OWN_LEASE_WAIT, Errno::EAGAIN)
+    /// Limit for an open with these flags.
+    pub(crate) const fn for_open(flags: OpenFlags) -> Self {
+        match (flags.is_nonblocking(), flags.is_at_once()) {
+            (false, _) => Self::for_single_caller(),
+            (true, false) => Self::new(MAX_OWN_LEASE_WAIT, Errno::EAGAIN),
+            (true, true) => Self::new(Duration::ZERO, Errno::EAGAIN),
+        }
     }
 
     const fn new(limit: Duration, timeout_error: Errno) -> Self {

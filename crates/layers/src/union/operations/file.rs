@@ -69,7 +69,8 @@ impl UnionFile {
     }
 
     fn opened(node: Arc<Node>, opened: LowerFile, flags: OpenFlags) -> Arc<Self> {
-        let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE).without(OpenFlags::NONBLOCK);
+        let of_open = OpenFlags::NONBLOCK.with(OpenFlags::AT_ONCE).with(OpenFlags::TRUNCATE).with(OpenFlags::EXCLUSIVE);
+        let flags = flags.without(of_open);
         let checked = AtomicU64::new(node.union.branches.generation());
         let (moved, is_direct) = (RwLock::default(), AtomicBool::new(false));
         Arc::new_cyclic(|this| {

@@ -153,8 +153,7 @@ impl Vnode for Node {
         match self.kind {
             FileKind::Regular => {
                 self.check_visible_to(caller)?;
-                let lease_retry =
-                    if flags.is_nonblocking() { LeaseRetry::without_wait() } else { LeaseRetry::for_single_caller() };
+                let lease_retry = LeaseRetry::for_open(flags);
                 self.reference().run_change_within(lease_retry, |node| UnionFile::open(node, caller, flags))
             }
             FileKind::Directory => Err(Errno::EISDIR),
