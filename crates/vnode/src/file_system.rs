@@ -49,6 +49,12 @@ pub trait FileSystem: Send + Sync + 'static {
         None
     }
 
+    /// Returns the device and inode numbers (stat(2)) of the directory that the root stands for: nothing else has them while this file
+    /// system is in use. Default: `None`, for a root that is not a directory of another file system as it is.
+    fn directory(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Claims the file system exclusively for the lifetime of the result: a writer that treats all of it as its own,
     /// such as a union that keeps records in it, claims it first. Writes nothing to the file system. Layers over
     /// another file system pass the call down. Default: the file system cannot tell who writes it, and excludes nobody.

@@ -142,6 +142,10 @@ impl FileSystem for DirectoryFileSystem {
         fsid::of(self.tree.mounts.root().handles()?)
     }
 
+    fn directory(&self) -> Option<(u64, u64)> {
+        rustix::fs::fstat(self.tree.root()).map(|status| (status.st_dev, status.st_ino)).ok()
+    }
+
     fn claim(&self) -> Result<Claim> {
         claim::of(&self.tree)
     }

@@ -3,17 +3,15 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use bases::dir::{DirectoryFileSystem, Options as DirectoryOptions};
 use globset::{Glob, GlobMatcher};
 use layers::{BranchScan, BranchSource, PatternMatch, PatternMatches};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::process::geteuid;
-use vnode::{Caller, FileSystem};
 
 use crate::syntax::{Branch, BranchTree, Spanned};
 
@@ -145,15 +143,8 @@ pub(crate) fn check_opened(patterns: &[BranchPattern], branch: &Branch, opened: 
     let Some(path) = plain_path(branch) else { return Ok(()) };
     for pattern in patterns.iter().filter(|pattern| pattern.covers(path)) {
         let found = pattern.resolve(path)?;
-        let found = Path::new("/proc/self/fd").join(found.as_raw_fd().to_string());
-        let found =
-            DirectoryFileSystem::open(&found, DirectoryOptions::default()).map_err(|error| error.to_string())?;
-        // File systems number their directories alike.
-        let identity = |file_system: &dyn FileSystem| {
-            let root = file_system.root().getattr(&Caller::server()).ok()?;
-            Some((root.ino, root.btime, file_system.fsid()))
-        };
-        if identity(&found) != identity(&*opened.file_system) {
+        let status = fstat(&found).map_err(|error| format!("{}: {error}", path.display()))?;
+        if opened.file_system.directory() != Some((status.st_dev, status.st_ino)) {
             return Err(format!("{} was replaced while it was opened", path.display()));
         }
     }
