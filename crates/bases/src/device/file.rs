@@ -219,6 +219,7 @@ impl Device for FileDevice {
             return Ok(());
         }
         let flushed = rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file));
+        // Then the result of all that was being stored meanwhile is known.
         drop(self.storing.write().unwrap_or_else(PoisonError::into_inner));
         if self.has_lost.swap(false, Ordering::AcqRel) { Err(Errno::EIO) } else { flushed.map_err(|_| Errno::EIO) }
     }

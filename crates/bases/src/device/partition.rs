@@ -26,6 +26,11 @@ impl Partition {
         check_range(device.size(), start, size).ok().filter(|()| is_aligned).ok_or(Errno::EINVAL)?;
         Ok(Self { device, start, size })
     }
+
+    /// Returns offset on the device and length of what of a range is in the partition; `None` past the largest offset.
+    fn part_within(&self, offset: u64, length: u64) -> Option<(u64, u64)> {
+        Some((self.start.checked_add(offset)?, length.min(self.size.saturating_sub(offset))))
+    }
 }
 
 impl fmt::Debug for Partition {
@@ -77,16 +82,14 @@ impl Device for Partition {
     }
 
     fn prefetch(&self, offset: u64, length: u64) {
-        let left = self.size.saturating_sub(offset);
-        if let Some(start) = self.start.checked_add(offset) {
-            self.device.prefetch(start, length.min(left));
+        if let Some((start, length)) = self.part_within(offset, length) {
+            self.device.prefetch(start, length);
         }
     }
 
     fn start_writing_back(&self, offset: u64, length: u64) {
-        let left = self.size.saturating_sub(offset);
-        if let Some(start) = self.start.checked_add(offset) {
-            self.device.start_writing_back(start, length.min(left));
+        if let Some((start, length)) = self.part_within(offset, length) {
+            self.device.start_writing_back(start, length);
         }
     }
 
